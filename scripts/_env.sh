@@ -1,0 +1,75 @@
+# Shared by scripts/run and scripts/test: the private environment in .venv, made when it is missing
+# or out of date. Says what it does on stderr; reads nothing from stdin.
+
+root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)"
+venv="$root/.venv"
+
+say() { printf '%s\n' "$*" >&2; }
+
+find_python() {
+    local candidate
+    for candidate in "${PARLEY_PYTHON:-}" python3 python3.14 python3.13 python3.12 python3.11; do
+        [ -n "$candidate" ] || continue
+        if "$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
+            printf '%s' "$candidate"
+            return 0
+        fi
+    done
+    say "Parley needs Python 3.11 or newer; install it, or name it: PARLEY_PYTHON=/path/to/python $0"
+    return 1
+}
+
+# One line on a terminal that changes with what is being installed; else nothing until it is done.
+show_progress() {
+    if [ -t 2 ]; then
+        local line
+        while IFS= read -r line; do
+            case "$line" in
+                Collecting*|Downloading*|*Installing*) printf '\r\033[K  %.70s' "$line" >&2 ;;
+            esac
+        done
+        printf '\r\033[K' >&2
+    else
+        cat >/dev/null
+    fi
+}
+
+pip_install() {
+    "$venv/bin/python" -m pip --disable-pip-version-check install --progress-bar off \
+        --constraint "$root/constraints.txt" "$@" </dev/null 2>"$venv/install.log" | show_progress
+    return "${PIPESTATUS[0]}"
+}
+
+wanted_state() { cat "$root/pyproject.toml" "$root/constraints.txt" | cksum; }
+
+# ensure_env KIND EXTRAS: .venv has Parley with these extras, as this checkout wants them.
+ensure_env() {
+    local stamp="$venv/installed-$1" want python
+    want="$(wanted_state) $root"
+    [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$want" ] && return 0
+
+    # Two at once would install over each other.
+    if command -v flock >/dev/null; then
+        exec 9>"$root/.venv.lock"
+        flock 9
+        [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$want" ] && { exec 9>&-; return 0; }
+    fi
+    if ! "$venv/bin/python" -c 'import sys' 2>/dev/null; then
+        python="$(find_python)" || return 1
+        say "Making a private Python environment in $venv"
+        rm -rf "$venv"
+        if ! "$python" -m venv "$venv" </dev/null >&2; then
+            rm -rf "$venv"
+            say "This Python cannot make environments; on Debian or Ubuntu: apt install python3-venv"
+            return 1
+        fi
+    fi
+    say "Installing Parley (once; about a minute)"
+    if ! pip_install --editable "$root[$2]"; then
+        tail -n 5 "$venv/install.log" >&2
+        say "Installing failed; check the network and run this again. The whole log: $venv/install.log"
+        return 1
+    fi
+    printf '%s' "$want" >"$stamp"
+    if command -v flock >/dev/null; then exec 9>&-; fi
+}
