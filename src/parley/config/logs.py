@@ -1,0 +1,159 @@
+"""The log of a profile: JSON lines in `<home>/logs/parley.log`, every one of them redacted.
+
+Any room logs with the standard library: `logging.getLogger(__name__)`, fields by `extra=`.
+"""
+
+from __future__ import annotations
+
+import logging
+import logging.handlers
+import os
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from io import TextIOWrapper
+from pathlib import Path
+from types import TracebackType
+from typing import Final, TextIO
+
+from parley.config.errors import ConfigError, shown
+from parley.config.files import make_private_directory
+from parley.config.log_lines import JsonLine, WordsLine
+from parley.config.redact import Redactor
+from parley.profiles import Profile
+
+__all__ = ["LOG_NAME", "configure_logging", "log_profile", "report_uncaught"]
+
+LOG_NAME: Final = "parley.log"
+_LARGEST: Final = 5 * 1024 * 1024
+_KEPT: Final = 3
+
+_log = logging.getLogger(__name__)
+_profile: ContextVar[str | None] = ContextVar("parley_log_profile", default=None)
+
+
+@contextmanager
+def log_profile(name: str) -> Iterator[None]:
+    """What is logged inside belongs to this profile."""
+    token = _profile.set(name)
+    try:
+        yield
+    finally:
+        _profile.reset(token)
+
+
+def configure_logging(
+    profile: Profile, redactor: Redactor, *, level: str = "info", console: bool = False
+) -> Path:
+    """Send everything this process logs, uncaught errors included, to the profile's log.
+
+    Calling it again replaces what was set up before. Returns the file.
+    """
+    make_private_directory(profile.logs)
+    file = profile.logs / LOG_NAME
+    try:
+        private = PrivateLog(file)
+    except OSError as error:
+        reason = (error.strerror or type(error).__name__).lower()
+        raise ConfigError(f"Cannot write the log {shown(file)}: {reason}.") from error
+
+    def profile_now() -> str:
+        return _profile.get() or profile.name
+
+    private.setFormatter(JsonLine(redactor, profile_now))
+    handlers: list[logging.Handler] = [private]
+    if console:
+        handlers.append(_Console(sys.stderr))
+        handlers[-1].setFormatter(WordsLine(redactor, profile_now))
+    _take_over(handlers, level)
+    sys.excepthook = _on_uncaught
+    threading.excepthook = _on_uncaught_in_thread
+    sys.unraisablehook = _on_unraisable
+    return file
+
+
+def report_uncaught(error: BaseException) -> str:
+    """Log an error that nobody expected; returns the sentence a person gets instead of it."""
+    _log.critical("uncaught error", exc_info=error)
+    where = next((h.baseFilename for h in logging.root.handlers if isinstance(h, PrivateLog)), None)
+    details = f"; the details are in {shown(Path(where))}" if where else ""
+    return f"Something went wrong inside Parley ({type(error).__name__}){details}."
+
+
+class PrivateLog(logging.handlers.RotatingFileHandler):
+    """A bounded log file for its owner alone, which another process may be writing to as well."""
+
+    def __init__(self, file: Path) -> None:
+        super().__init__(
+            file, maxBytes=_LARGEST, backupCount=_KEPT, encoding="utf-8", errors="backslashreplace"
+        )
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if self.stream is not None and self._was_moved(self.stream):
+            try:
+                self.stream.close()
+                self.stream = self._open()
+            except OSError:
+                self.handleError(record)
+                return
+        super().emit(record)
+
+    def shouldRollover(self, record: logging.LogRecord) -> bool:
+        """By what is there already: the line itself is bounded, and is not made twice for this."""
+        return self.stream is not None and self.stream.tell() >= self.maxBytes
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        """A full disk or a line that cannot be made is no reason to show a traceback."""
+
+    def _open(self) -> TextIOWrapper:
+        descriptor = os.open(self.baseFilename, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        os.fchmod(descriptor, 0o600)
+        return os.fdopen(descriptor, "a", encoding=self.encoding, errors=self.errors)
+
+    def _was_moved(self, stream: TextIOWrapper) -> bool:
+        """Whether another process has rotated the file away from under us."""
+        try:
+            there, ours = Path(self.baseFilename).stat(), os.fstat(stream.fileno())
+        except (OSError, ValueError):
+            return True
+        return (there.st_dev, there.st_ino) != (ours.st_dev, ours.st_ino)
+
+
+class _Console(logging.StreamHandler[TextIO]):
+    def handleError(self, record: logging.LogRecord) -> None:
+        """A closed terminal is no reason to show a traceback."""
+
+
+def _take_over(handlers: list[logging.Handler], level: str) -> None:
+    """Every logger speaks through our handlers: another one would write unredacted."""
+    named = [logging.getLogger(name) for name in list(logging.root.manager.loggerDict)]
+    for logger in (logging.root, *named):
+        for handler in list(logger.handlers):
+            logger.removeHandler(handler)
+            if isinstance(handler, PrivateLog):
+                handler.close()
+        logger.propagate = True
+    for handler in handlers:
+        logging.root.addHandler(handler)
+    logging.root.setLevel(level.upper())
+    logging.captureWarnings(True)
+
+
+def _on_uncaught(
+    kind: type[BaseException], error: BaseException, trace: TracebackType | None
+) -> None:
+    if issubclass(kind, KeyboardInterrupt):
+        return
+    sentence = report_uncaught(error.with_traceback(trace))
+    sys.stderr.write(f"parley: {sentence}\n")
+
+
+def _on_uncaught_in_thread(args: threading.ExceptHookArgs) -> None:
+    if args.exc_value is not None:
+        _log.error("uncaught error in a thread", exc_info=args.exc_value)
+
+
+def _on_unraisable(args: sys.UnraisableHookArgs) -> None:
+    _log.error("error that could not be raised", exc_info=args.exc_value)
