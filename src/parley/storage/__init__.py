@@ -1,0 +1,1 @@
+"""Where a profile's rows are kept: one contract, and the engines that keep it."""

@@ -1,0 +1,397 @@
+"""What a store promises, whichever engine keeps it: see `docs/architecture.md`, "Lanes".
+
+A store keeps the rows of one profile. Every call that writes is durable when it returns, and every
+call that belongs to a running turn is fenced: it raises `LeaseLost` when that turn is no longer
+the one its lane is running.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, Protocol, TypeAlias
+
+from parley.protocol import ChatMessage, InboundMessage, ParleyError, SessionSource, Usage
+
+__all__ = [
+    "Claim",
+    "Delivery",
+    "DeliveryState",
+    "Draft",
+    "Effect",
+    "Entry",
+    "InboxKind",
+    "InboxMessage",
+    "Job",
+    "LeaseLost",
+    "NewSession",
+    "Nothing",
+    "Outcome",
+    "RateLimit",
+    "Receipt",
+    "ResumeSession",
+    "RetryTurn",
+    "Said",
+    "SessionRecord",
+    "SetModel",
+    "SetTitle",
+    "StopTurn",
+    "Stopped",
+    "Store",
+    "StoreClosed",
+    "StoreError",
+    "StoreHealth",
+    "TurnEnd",
+    "UndoTurn",
+]
+
+
+class StoreError(ParleyError):
+    """The store cannot be opened or used."""
+
+
+class StoreClosed(ParleyError):
+    """The store was closed; nothing more can be asked of it."""
+
+
+class LeaseLost(ParleyError):
+    """This turn is no longer the one its lane runs: stopped, replaced, or taken by another."""
+
+
+# ── in ────────────────────────────────────────────────────────────────────────────────────────
+
+InboxKind: TypeAlias = Literal["message", "command"]
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """What became of a submitted message."""
+
+    state: Literal["queued", "duplicate", "rate_limited"]
+    inbox_id: int = 0
+    retry_after: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class RateLimit:
+    """A token bucket: so many messages at once, so many a second after that."""
+
+    capacity: float
+    per_second: float
+
+
+@dataclass(frozen=True, slots=True)
+class InboxMessage:
+    """An accepted message."""
+
+    id: int
+    message: InboundMessage
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A lane's turn, held by one owner. `attempt` is above 1 when it resumes."""
+
+    lane: str
+    owner: str
+    epoch: int
+    generation: int
+    turn: int
+    attempt: int
+    session: str
+    source: SessionSource
+    messages: tuple[InboxMessage, ...]
+
+
+# ── the transcript ────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One line of a transcript."""
+
+    id: int
+    turn: int
+    message: ChatMessage
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class SessionRecord:
+    """A conversation: what a list of them shows. `current` says its lane would go on with it."""
+
+    id: str
+    lane: str
+    title: str | None
+    provider: str | None
+    model: str | None
+    turns: int
+    input_tokens: int
+    output_tokens: int
+    cached_tokens: int
+    created_at: float
+    updated_at: float
+    current: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TurnEnd:
+    """How a turn ended, and what it leaves behind."""
+
+    state: Literal["done", "failed"]
+    messages: tuple[ChatMessage, ...] = ()
+    outbox: tuple[Draft, ...] = ()
+    usage: Usage | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What a turn has said so far; it is kept when that very turn is ended."""
+
+    turn: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Stopped:
+    """What a stop found. `turn` is None when nothing ran."""
+
+    turn: int | None
+    dropped: int
+    generation: int
+
+
+# ── out ───────────────────────────────────────────────────────────────────────────────────────
+
+DeliveryState: TypeAlias = Literal["waiting", "sending", "sent", "unsure", "dead"]
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A reply on its way into the outbox. `dedupe` names it for ever."""
+
+    dedupe: str
+    source: SessionSource
+    text: str
+    kind: Literal["reply", "notice", "error"] = "reply"
+    answers: tuple[str, ...] = ()
+    """The platform's ids of the messages this answers."""
+    handover: bool = False
+    """The surface knows a repeat: the reply is leased at once, without a second write."""
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """A reply that waits for its surface to confirm it."""
+
+    id: int
+    lane: str
+    turn: int | None
+    dedupe: str
+    source: SessionSource
+    text: str
+    kind: str
+    answers: tuple[str, ...]
+    state: DeliveryState
+    attempts: int
+    at: float
+
+
+# ── what a slash command changes ──────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, slots=True)
+class Nothing:
+    """The command only answers."""
+
+
+@dataclass(frozen=True, slots=True)
+class StopTurn:
+    drop_queued: bool = False
+    said: Said | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NewSession:
+    said: Said | None = None
+    title: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ResumeSession:
+    session: str
+    said: Said | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class UndoTurn:
+    said: Said | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RetryTurn:
+    said: Said | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SetTitle:
+    title: str
+
+
+@dataclass(frozen=True, slots=True)
+class SetModel:
+    provider: str | None
+    model: str | None
+
+
+Effect: TypeAlias = (
+    Nothing | StopTurn | NewSession | ResumeSession | UndoTurn | RetryTurn | SetTitle | SetModel
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a command's effect found when it was applied."""
+
+    stopped: int | None = None
+    dropped: int = 0
+    undone: tuple[str, ...] = ()
+    """The words of the person in the turn that was undone; empty when there was none."""
+    session: SessionRecord | None = None
+    refused: bool = False
+
+
+# ── time ──────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A message that submits itself: once `at` a time, or whenever `cron` says."""
+
+    id: str
+    lane: str
+    message: InboundMessage
+    at: float | None = None
+    cron: str | None = None
+    timezone: str = "UTC"
+
+
+@dataclass(frozen=True, slots=True)
+class StoreHealth:
+    """Counts of what is under way, and the replies nobody can be sure of."""
+
+    queued: int
+    running: int
+    undelivered: int
+    unsure: tuple[Delivery, ...] = field(default=())
+    dead: tuple[Delivery, ...] = field(default=())
+
+
+class Store(Protocol):
+    """Everything durable of one profile."""
+
+    # in
+    async def submit(
+        self,
+        lane: str,
+        dedupe: str,
+        message: InboundMessage,
+        *,
+        kind: InboxKind = "message",
+        user: str | None = None,
+        not_before: float | None = None,
+    ) -> Receipt: ...
+    async def allow(self, user: str, cost: float = 1.0) -> float | None:
+        """None when allowed (and counted), else how many seconds to wait."""
+
+    # lanes
+    async def claim(self, owner: str, limit: int, platforms: Sequence[str]) -> list[Claim]:
+        """Take up to `limit` ready lanes of these platforms, longest waiting first."""
+
+    async def recover(self, owner: str, repeatable: Sequence[str]) -> int:
+        """Take what dead owners held back into the queues; count the lanes.
+
+        A reply that was being sent goes out again only on the `repeatable` platforms; elsewhere
+        it may have arrived, so it becomes `unsure`.
+        """
+
+    async def check(self, claim: Claim) -> None: ...
+    async def peek(self, claim: Claim) -> int:
+        """How many messages wait behind this turn."""
+
+    async def absorb(self, claim: Claim) -> tuple[InboxMessage, ...]:
+        """Take the messages that wait behind this turn into it, and into the transcript."""
+
+    async def step(
+        self, claim: Claim, messages: Sequence[ChatMessage], usage: Usage | None = None
+    ) -> None: ...
+    async def commit(self, claim: Claim, end: TurnEnd) -> list[Delivery]:
+        """End the turn in one transaction; returns the deliveries handed over."""
+
+    async def release(self, claim: Claim) -> None:
+        """Give the turn back unfinished: the next owner resumes it from its last step."""
+
+    async def stop(
+        self,
+        lane: str,
+        *,
+        drop_queued: bool = False,
+        said: Said | None = None,
+        turn: int | None = None,
+    ) -> Stopped:
+        """Raise the generation and end the running turn, keeping what it had `said`.
+
+        With `turn`, only when it is that one: a fresher one is left alone.
+        """
+
+    # commands
+    async def pending_commands(self) -> list[tuple[str, InboxMessage]]: ...
+    async def answer(
+        self,
+        lane: str,
+        inbox_id: int,
+        effect: Effect,
+        reply: Callable[[Outcome], Draft],
+        *,
+        owner: str | None = None,
+    ) -> list[Delivery] | None:
+        """Apply the effect, store the reply, and be done, once; None when it was done before."""
+
+    # transcripts and sessions
+    async def session_of(self, lane: str) -> SessionRecord | None: ...
+    async def transcript(self, session: str, *, whole: bool = False) -> list[Entry]:
+        """The session's entries from where its window starts, without undone turns."""
+
+    async def move_window(self, session: str, keep_from: int) -> None: ...
+    async def sessions(
+        self, *, lane: str | None = None, limit: int = 50, before: float | None = None
+    ) -> list[SessionRecord]: ...
+    async def find_sessions(self, prefix: str, *, lane: str | None = None) -> list[SessionRecord]:
+        """Sessions whose id begins with `prefix`."""
+
+    async def delete_session(self, session: str) -> bool:
+        """Remove a session and all that was said in it; False when it is running."""
+
+    # out
+    async def lease_deliveries(self, platform: str, owner: str, limit: int) -> list[Delivery]:
+        """The oldest unsent reply of each lane of a platform, if it is due."""
+
+    async def next_delivery_at(self, platform: str) -> float | None: ...
+    async def delivered(self, delivery: int, platform_id: str | None = None) -> None: ...
+    async def retry_delivery(self, delivery: int, after: float | None, why: str) -> None:
+        """Try again in `after` seconds; None parks it until `unpark`."""
+
+    async def abandon_delivery(
+        self, delivery: int, state: Literal["unsure", "dead"], why: str
+    ) -> None: ...
+    async def unpark(self, lane: str) -> int: ...
+
+    # time
+    async def schedule(self, job: Job) -> None: ...
+    async def unschedule(self, job_id: str) -> bool: ...
+    async def tick(self) -> float | None:
+        """Submit what is due; returns when to look again, None when nothing is planned."""
+
+    # itself
+    async def health(self) -> StoreHealth: ...
+    async def close(self) -> None: ...

@@ -1,0 +1,284 @@
+"""Lanes in SQL: accept, claim, step, commit, stop. Each function is one atomic operation."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Sequence
+
+from parley.protocol import ChatMessage, InboundMessage, Usage
+from parley.storage.contract import (
+    Claim,
+    Delivery,
+    InboxKind,
+    InboxMessage,
+    LeaseLost,
+    Receipt,
+    Said,
+    Stopped,
+    TurnEnd,
+)
+from parley.storage.sqlite import outbox, rows
+from parley.storage.sqlite.queries import SQL
+
+__all__ = [
+    "absorb",
+    "check",
+    "claim",
+    "commit",
+    "end_running_turn",
+    "ensure_lane",
+    "is_new",
+    "peek",
+    "recover",
+    "release",
+    "step",
+    "stop",
+    "submit",
+    "wake",
+]
+
+
+def submit(
+    db: sqlite3.Connection,
+    lane: str,
+    dedupe: str,
+    message: InboundMessage,
+    *,
+    kind: InboxKind,
+    not_before: float | None,
+    now: float,
+) -> Receipt:
+    ensure_lane(db, lane, message.source.platform, now)
+    added = db.execute(
+        SQL["inbox_add"],
+        {
+            "lane": lane,
+            "dedupe": dedupe,
+            "kind": kind,
+            "payload": rows.dump(message.to_dict()),
+            "not_before": not_before,
+            "at": now,
+        },
+    )
+    if added.rowcount == 0:
+        found = db.execute(SQL["inbox_id_of"], {"dedupe": dedupe}).fetchone()
+        return Receipt("duplicate", found["id"])
+    if kind == "message" and (not_before is None or not_before <= now):
+        db.execute(SQL["lane_ready"], {"lane": lane})
+    return Receipt("queued", added.lastrowid or 0)
+
+
+def is_new(db: sqlite3.Connection, dedupe: str) -> bool:
+    return db.execute(SQL["inbox_id_of"], {"dedupe": dedupe}).fetchone() is None
+
+
+def ensure_lane(db: sqlite3.Connection, lane: str, platform: str, now: float) -> None:
+    if db.execute(SQL["lane_get"], {"lane": lane}).fetchone() is None:
+        session = rows.new_session_id()
+        db.execute(SQL["session_add"], {"id": session, "lane": lane, "title": None, "at": now})
+        db.execute(SQL["lane_add"], {"lane": lane, "platform": platform, "session": session})
+
+
+def claim(
+    db: sqlite3.Connection, owner: str, limit: int, platforms: Sequence[str], *, now: float
+) -> list[Claim]:
+    ready = db.execute(
+        SQL["lanes_ready"], {"platforms": json.dumps(list(platforms)), "limit": limit}
+    ).fetchall()
+    claims = []
+    for row in ready:
+        taken = _take(db, row, owner, now)
+        if taken is None:
+            db.execute(SQL["lane_idle"], {"lane": row["key"]})
+        else:
+            claims.append(taken)
+    return claims
+
+
+def _take(db: sqlite3.Connection, row: sqlite3.Row, owner: str, now: float) -> Claim | None:
+    lane: str = row["key"]
+    running = db.execute(SQL["turn_running"], {"lane": lane}).fetchone()
+    if running is not None:
+        turn, attempt, session = running["id"], running["attempt"] + 1, running["session"]
+        source = rows.source(running["source"])
+        db.execute(SQL["turn_resume"], {"turn": turn})
+        taken = db.execute(SQL["inbox_of_turn"], {"turn": turn}).fetchall()
+        messages = tuple(rows.inbox_message(found) for found in taken)
+    else:
+        found = db.execute(SQL["inbox_next"], {"lane": lane, "now": now}).fetchone()
+        if found is None:
+            return None
+        message = rows.inbox_message(found)
+        source, session, attempt = message.message.source, row["session"], 1
+        begun = db.execute(
+            SQL["turn_add"],
+            {
+                "lane": lane,
+                "session": session,
+                "generation": row["generation"],
+                "source": rows.dump(source.to_dict()),
+                "at": now,
+            },
+        )
+        turn = begun.lastrowid or 0
+        _take_message(db, message, session=session, turn=turn, now=now)
+        messages = (message,)
+    db.execute(SQL["lane_lease"], {"lane": lane, "owner": owner})
+    return Claim(
+        lane=lane,
+        owner=owner,
+        epoch=row["epoch"] + 1,
+        generation=row["generation"],
+        turn=turn,
+        attempt=attempt,
+        session=session,
+        source=source,
+        messages=messages,
+    )
+
+
+def _take_message(
+    db: sqlite3.Connection, taken: InboxMessage, *, session: str, turn: int, now: float
+) -> None:
+    db.execute(SQL["inbox_take"], {"id": taken.id, "turn": turn})
+    said = ChatMessage("user", taken.message.text, attachments=taken.message.attachments)
+    _add_entries(db, [said], session=session, turn=turn, now=now)
+
+
+def recover(db: sqlite3.Connection, owner: str, repeatable: Sequence[str], *, now: float) -> int:
+    lanes = db.execute(SQL["lanes_recover"], {"owner": owner}).rowcount
+    outbox.recover(db, owner, repeatable, now=now)
+    return lanes
+
+
+def check(db: sqlite3.Connection, held: Claim) -> None:
+    still = db.execute(
+        SQL["lane_held"],
+        {
+            "lane": held.lane,
+            "owner": held.owner,
+            "epoch": held.epoch,
+            "generation": held.generation,
+        },
+    ).fetchone()
+    if still is None:
+        raise LeaseLost("This turn was stopped or taken over.")
+
+
+def peek(db: sqlite3.Connection, held: Claim, *, now: float) -> int:
+    return len(db.execute(SQL["inbox_waiting"], {"lane": held.lane, "now": now}).fetchall())
+
+
+def absorb(db: sqlite3.Connection, held: Claim, *, now: float) -> tuple[InboxMessage, ...]:
+    check(db, held)
+    waiting = db.execute(SQL["inbox_waiting"], {"lane": held.lane, "now": now}).fetchall()
+    messages = tuple(rows.inbox_message(row) for row in waiting)
+    for message in messages:
+        _take_message(db, message, session=held.session, turn=held.turn, now=now)
+    return messages
+
+
+def step(
+    db: sqlite3.Connection,
+    held: Claim,
+    messages: Sequence[ChatMessage],
+    usage: Usage | None,
+    *,
+    now: float,
+) -> None:
+    check(db, held)
+    _add_entries(db, messages, session=held.session, turn=held.turn, now=now)
+    _count(db, held, usage, now=now)
+
+
+def commit(db: sqlite3.Connection, held: Claim, end: TurnEnd, *, now: float) -> list[Delivery]:
+    step(db, held, end.messages, end.usage, now=now)
+    place = outbox.Place(held.lane, held.session, held.turn)
+    handed = outbox.add(db, end.outbox, place, owner=held.owner, now=now)
+    db.execute(SQL["inbox_finish_turn"], {"turn": held.turn})
+    db.execute(SQL["turn_end"], {"turn": held.turn, "state": end.state, "at": now})
+    db.execute(SQL["session_touch"], {"session": held.session, "at": now})
+    wake(db, held.lane, now=now)
+    return handed
+
+
+def release(db: sqlite3.Connection, held: Claim, *, now: float) -> None:
+    check(db, held)
+    db.execute(SQL["lane_idle"], {"lane": held.lane})
+    db.execute(SQL["lane_ready"], {"lane": held.lane})
+
+
+def wake(db: sqlite3.Connection, lane: str, *, now: float) -> None:
+    """A lane with no turn is idle, or ready when a message waits; one in line keeps its place."""
+    if db.execute(SQL["inbox_next"], {"lane": lane, "now": now}).fetchone() is None:
+        db.execute(SQL["lane_idle"], {"lane": lane})
+    else:
+        db.execute(SQL["lane_let_go"], {"lane": lane})
+        db.execute(SQL["lane_ready"], {"lane": lane})
+
+
+def stop(
+    db: sqlite3.Connection,
+    lane: str,
+    *,
+    drop_queued: bool,
+    said: Said | None,
+    turn: int | None = None,
+    now: float,
+) -> Stopped:
+    found = db.execute(SQL["lane_get"], {"lane": lane}).fetchone()
+    if found is None:
+        return Stopped(turn=None, dropped=0, generation=0)
+    running = db.execute(SQL["turn_running"], {"lane": lane}).fetchone()
+    if turn is not None and (running is None or running["id"] != turn):
+        return Stopped(turn=None, dropped=0, generation=found["generation"])
+    dropped = db.execute(SQL["inbox_drop"], {"lane": lane}).rowcount if drop_queued else 0
+    ended = end_running_turn(db, lane, said=said, now=now)
+    return Stopped(turn=ended, dropped=dropped, generation=found["generation"] + 1)
+
+
+def end_running_turn(
+    db: sqlite3.Connection, lane: str, *, said: Said | None, now: float
+) -> int | None:
+    """Raise the generation; what the turn had said so far stays in the transcript."""
+    db.execute(SQL["lane_raise_generation"], {"lane": lane})
+    running = db.execute(SQL["turn_running"], {"lane": lane}).fetchone()
+    if running is not None:
+        if said is not None and said.text and said.turn == running["id"]:
+            cut = ChatMessage("assistant", said.text, note="interrupted")
+            _add_entries(db, [cut], session=running["session"], turn=running["id"], now=now)
+        db.execute(SQL["inbox_finish_turn"], {"turn": running["id"]})
+        db.execute(SQL["turn_end"], {"turn": running["id"], "state": "stopped", "at": now})
+    wake(db, lane, now=now)
+    return running["id"] if running is not None else None
+
+
+def _add_entries(
+    db: sqlite3.Connection,
+    messages: Sequence[ChatMessage],
+    *,
+    session: str,
+    turn: int,
+    now: float,
+) -> None:
+    for message in messages:
+        body = rows.dump(message.to_dict())
+        db.execute(SQL["entry_add"], {"session": session, "turn": turn, "body": body, "at": now})
+
+
+def _count(db: sqlite3.Connection, held: Claim, usage: Usage | None, *, now: float) -> None:
+    if usage is None:
+        return
+    counted = {
+        "session": held.session,
+        "turn": held.turn,
+        "provider": usage.provider,
+        "model": usage.model,
+        "input": usage.input_tokens,
+        "output": usage.output_tokens,
+        "cached": usage.cached_tokens,
+        "at": now,
+    }
+    db.execute(SQL["usage_add"], counted)
+    db.execute(SQL["session_count"], counted)

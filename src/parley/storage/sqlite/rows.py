@@ -1,0 +1,84 @@
+"""Between rows and the values of the contract."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import sqlite3
+from typing import Any
+
+from parley.protocol import ChatMessage, InboundMessage, SessionSource
+from parley.storage.contract import Delivery, Entry, InboxMessage, SessionRecord
+
+__all__ = [
+    "delivery",
+    "dump",
+    "entry",
+    "inbox_message",
+    "new_session_id",
+    "session_record",
+    "source",
+    "storable",
+]
+
+
+def dump(record: Any) -> str:
+    return storable(json.dumps(record, ensure_ascii=False, separators=(",", ":")))
+
+
+def storable(text: str) -> str:
+    """Half a surrogate pair has no UTF-8: halves that met are joined, the others replaced."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
+
+
+def new_session_id() -> str:
+    return secrets.token_hex(6)
+
+
+def source(text: str) -> SessionSource:
+    return SessionSource.from_dict(json.loads(text))
+
+
+def inbox_message(row: sqlite3.Row) -> InboxMessage:
+    return InboxMessage(row["id"], InboundMessage.from_dict(json.loads(row["payload"])))
+
+
+def entry(row: sqlite3.Row) -> Entry:
+    return Entry(row["id"], row["turn"], ChatMessage.from_dict(json.loads(row["body"])), row["at"])
+
+
+def session_record(row: sqlite3.Row) -> SessionRecord:
+    return SessionRecord(
+        id=row["id"],
+        lane=row["lane"],
+        title=row["title"],
+        provider=row["provider"],
+        model=row["model"],
+        turns=row["turns"],
+        input_tokens=row["input_tokens"],
+        output_tokens=row["output_tokens"],
+        cached_tokens=row["cached_tokens"],
+        created_at=row["created_at"],
+        updated_at=row["updated_at"],
+        current=bool(row["current"]),
+    )
+
+
+def delivery(row: sqlite3.Row) -> Delivery:
+    return Delivery(
+        id=row["id"],
+        lane=row["lane"],
+        turn=row["turn"],
+        dedupe=row["dedupe"],
+        source=source(row["source"]),
+        text=row["text"],
+        kind=row["kind"],
+        answers=tuple(json.loads(row["answers"])),
+        state=row["state"],
+        attempts=row["attempts"],
+        at=row["at"],
+    )

@@ -1,0 +1,54 @@
+"""Sessions and transcripts in SQL."""
+
+from __future__ import annotations
+
+import sqlite3
+
+from parley.storage.contract import Entry, SessionRecord
+from parley.storage.sqlite import rows
+from parley.storage.sqlite.queries import SQL
+
+__all__ = ["by_prefix", "current", "delete", "listing", "transcript"]
+
+_FAR_FUTURE = 1e12
+
+
+def current(db: sqlite3.Connection, lane: str) -> SessionRecord | None:
+    row = db.execute(SQL["session_of_lane"], {"lane": lane}).fetchone()
+    return rows.session_record(row) if row is not None else None
+
+
+def transcript(db: sqlite3.Connection, session: str, *, whole: bool) -> list[Entry]:
+    query = SQL["entries_all" if whole else "entries"]
+    return [rows.entry(row) for row in db.execute(query, {"session": session})]
+
+
+def listing(
+    db: sqlite3.Connection, *, lane: str | None, limit: int, before: float | None
+) -> list[SessionRecord]:
+    query = SQL["sessions_by_time" if lane is None else "sessions_of_lane"]
+    values = {"lane": lane, "limit": limit, "before": _FAR_FUTURE if before is None else before}
+    return [rows.session_record(row) for row in db.execute(query, values)]
+
+
+def by_prefix(db: sqlite3.Connection, prefix: str, *, lane: str | None) -> list[SessionRecord]:
+    values = {"prefix": prefix, "beyond": prefix + "\U0010ffff", "lane": lane}
+    return [rows.session_record(row) for row in db.execute(SQL["sessions_by_prefix"], values)]
+
+
+def delete(db: sqlite3.Connection, session: str, *, now: float) -> bool:
+    """Remove what was said; the names of messages stay, so that none is ever taken twice."""
+    values = {"session": session, "id": session}
+    if db.execute(SQL["session_running"], values).fetchone() is not None:
+        return False
+    found = db.execute(SQL["session_get"], values).fetchone()
+    if found is None:
+        return False
+    for name in ("inbox", "aside", "outbox", "usage", "entries", "turns", "session"):
+        db.execute(SQL[f"forget_{name}"], values)
+    if found["current"]:
+        fresh = rows.new_session_id()
+        lane = found["lane"]
+        db.execute(SQL["session_add"], {"id": fresh, "lane": lane, "title": None, "at": now})
+        db.execute(SQL["lane_use_session"], {"lane": lane, "session": fresh})
+    return True

@@ -1,0 +1,31 @@
+-- name: job_put
+-- Plan a job, in place of an earlier one of that name.
+INSERT INTO job (id, lane, payload, cron, timezone, next_at)
+VALUES (:id, :lane, :payload, :cron, :timezone, :next_at)
+ON CONFLICT (id) DO UPDATE SET lane = excluded.lane, payload = excluded.payload,
+    cron = excluded.cron, timezone = excluded.timezone, next_at = excluded.next_at;
+
+-- name: job_delete
+-- Forget a job.
+DELETE FROM job WHERE id = :id;
+
+-- name: jobs_due
+-- Jobs whose time has come.
+SELECT id, lane, payload, cron, timezone, next_at FROM job WHERE next_at <= :now ORDER BY next_at;
+
+-- name: job_next_at
+-- When the next job is due.
+SELECT min(next_at) FROM job;
+
+-- name: job_move
+-- The job's next time.
+UPDATE job SET next_at = :next_at WHERE id = :id;
+
+-- name: bucket_get
+-- What a person has left.
+SELECT tokens, at FROM bucket WHERE user = :user;
+
+-- name: bucket_put
+-- Count what a person used.
+INSERT INTO bucket (user, tokens, at) VALUES (:user, :tokens, :at)
+ON CONFLICT (user) DO UPDATE SET tokens = excluded.tokens, at = excluded.at;

@@ -1,0 +1,244 @@
+"""The store on SQLite: the contract's calls, each one operation on the writer or the reader."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from sqlite3 import Connection
+from typing import Literal
+
+from parley.protocol import ChatMessage, InboundMessage, Usage
+from parley.storage.contract import (
+    Claim,
+    Delivery,
+    Draft,
+    Effect,
+    Entry,
+    InboxKind,
+    InboxMessage,
+    Job,
+    Outcome,
+    RateLimit,
+    Receipt,
+    Said,
+    SessionRecord,
+    Stopped,
+    StoreError,
+    StoreHealth,
+    TurnEnd,
+)
+from parley.storage.sqlite import clock, commands, lanes, outbox, rows, sessions
+from parley.storage.sqlite.engine import Engine
+from parley.storage.sqlite.migrate import migrate
+from parley.storage.sqlite.queries import SQL
+
+__all__ = ["SqliteStore"]
+
+
+class SqliteStore:
+    """One profile's rows in one file. Make it with `open`."""
+
+    def __init__(self, engine: Engine, *, rate_limit: RateLimit | None = None) -> None:
+        self._engine = engine
+        self._rate_limit = rate_limit
+
+    @classmethod
+    def open(cls, file: Path, *, rate_limit: RateLimit | None = None) -> SqliteStore:
+        """Open the file, made or migrated as needed."""
+        try:
+            file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        except OSError as error:
+            raise StoreError(f"{file.parent} cannot be made: {error.strerror}.") from error
+        migrate(file)
+        return cls(Engine(file), rate_limit=rate_limit)
+
+    # ── in ──
+
+    async def submit(
+        self,
+        lane: str,
+        dedupe: str,
+        message: InboundMessage,
+        *,
+        kind: InboxKind = "message",
+        user: str | None = None,
+        not_before: float | None = None,
+    ) -> Receipt:
+        now = time.time()
+        limit = self._rate_limit if user is not None else None
+
+        def operation(db: Connection) -> Receipt:
+            if limit is not None and lanes.is_new(db, dedupe):
+                wait = clock.allow(db, user or "", 1.0, limit, now=now)
+                if wait is not None:
+                    return Receipt("rate_limited", retry_after=wait)
+            return lanes.submit(
+                db, lane, dedupe, message, kind=kind, not_before=not_before, now=now
+            )
+
+        return await self._engine.write(operation)
+
+    async def allow(self, user: str, cost: float = 1.0) -> float | None:
+        limit = self._rate_limit
+        if limit is None:
+            return None
+        return await self._engine.write(
+            lambda db: clock.allow(db, user, cost, limit, now=time.time())
+        )
+
+    # ── lanes ──
+
+    async def claim(self, owner: str, limit: int, platforms: Sequence[str]) -> list[Claim]:
+        return await self._engine.write(
+            lambda db: lanes.claim(db, owner, limit, platforms, now=time.time())
+        )
+
+    async def recover(self, owner: str, repeatable: Sequence[str]) -> int:
+        return await self._engine.write(
+            lambda db: lanes.recover(db, owner, repeatable, now=time.time())
+        )
+
+    async def check(self, claim: Claim) -> None:
+        await self._engine.read(lambda db: lanes.check(db, claim))
+
+    async def peek(self, claim: Claim) -> int:
+        return await self._engine.read(lambda db: lanes.peek(db, claim, now=time.time()))
+
+    async def absorb(self, claim: Claim) -> tuple[InboxMessage, ...]:
+        return await self._engine.write(lambda db: lanes.absorb(db, claim, now=time.time()))
+
+    async def step(
+        self, claim: Claim, messages: Sequence[ChatMessage], usage: Usage | None = None
+    ) -> None:
+        await self._engine.write(lambda db: lanes.step(db, claim, messages, usage, now=time.time()))
+
+    async def commit(self, claim: Claim, end: TurnEnd) -> list[Delivery]:
+        return await self._engine.write(lambda db: lanes.commit(db, claim, end, now=time.time()))
+
+    async def release(self, claim: Claim) -> None:
+        await self._engine.write(lambda db: lanes.release(db, claim, now=time.time()))
+
+    async def stop(
+        self,
+        lane: str,
+        *,
+        drop_queued: bool = False,
+        said: Said | None = None,
+        turn: int | None = None,
+    ) -> Stopped:
+        return await self._engine.write(
+            lambda db: lanes.stop(
+                db, lane, drop_queued=drop_queued, said=said, turn=turn, now=time.time()
+            )
+        )
+
+    # ── commands ──
+
+    async def pending_commands(self) -> list[tuple[str, InboxMessage]]:
+        def operation(db: Connection) -> list[tuple[str, InboxMessage]]:
+            found = db.execute(SQL["inbox_commands"]).fetchall()
+            return [(row["lane"], rows.inbox_message(row)) for row in found]
+
+        return await self._engine.read(operation)
+
+    async def answer(
+        self,
+        lane: str,
+        inbox_id: int,
+        effect: Effect,
+        reply: Callable[[Outcome], Draft],
+        *,
+        owner: str | None = None,
+    ) -> list[Delivery] | None:
+        return await self._engine.write(
+            lambda db: commands.answer(
+                db, lane, inbox_id, effect, reply, owner=owner, now=time.time()
+            )
+        )
+
+    # ── transcripts and sessions ──
+
+    async def session_of(self, lane: str) -> SessionRecord | None:
+        return await self._engine.read(lambda db: sessions.current(db, lane))
+
+    async def transcript(self, session: str, *, whole: bool = False) -> list[Entry]:
+        return await self._engine.read(lambda db: sessions.transcript(db, session, whole=whole))
+
+    async def move_window(self, session: str, keep_from: int) -> None:
+        await self._run("session_window", session=session, keep_from=keep_from)
+
+    async def sessions(
+        self, *, lane: str | None = None, limit: int = 50, before: float | None = None
+    ) -> list[SessionRecord]:
+        return await self._engine.read(
+            lambda db: sessions.listing(db, lane=lane, limit=limit, before=before)
+        )
+
+    async def find_sessions(self, prefix: str, *, lane: str | None = None) -> list[SessionRecord]:
+        return await self._engine.read(lambda db: sessions.by_prefix(db, prefix, lane=lane))
+
+    async def delete_session(self, session: str) -> bool:
+        return await self._engine.write(lambda db: sessions.delete(db, session, now=time.time()))
+
+    # ── out ──
+
+    async def lease_deliveries(self, platform: str, owner: str, limit: int) -> list[Delivery]:
+        return await self._engine.write(
+            lambda db: outbox.lease(db, platform, owner, limit, now=time.time())
+        )
+
+    async def next_delivery_at(self, platform: str) -> float | None:
+        def operation(db: Connection) -> float | None:
+            found = db.execute(SQL["outbox_next_at"], {"platform": platform}).fetchone()
+            return found["next_at"] if found is not None else None
+
+        return await self._engine.read(operation)
+
+    async def delivered(self, delivery: int, platform_id: str | None = None) -> None:
+        await self._run("outbox_sent", id=delivery, platform_id=platform_id)
+
+    async def retry_delivery(self, delivery: int, after: float | None, why: str) -> None:
+        next_at = None if after is None else time.time() + after
+        await self._run("outbox_retry", id=delivery, next_at=next_at, why=rows.storable(why))
+
+    async def abandon_delivery(
+        self, delivery: int, state: Literal["unsure", "dead"], why: str
+    ) -> None:
+        await self._run("outbox_abandon", id=delivery, state=state, why=rows.storable(why))
+
+    async def unpark(self, lane: str) -> int:
+        return await self._run("outbox_unpark", lane=lane, now=time.time())
+
+    # ── time ──
+
+    async def schedule(self, job: Job) -> None:
+        await self._engine.write(lambda db: clock.schedule(db, job, now=time.time()))
+
+    async def unschedule(self, job_id: str) -> bool:
+        return await self._run("job_delete", id=job_id) > 0
+
+    async def tick(self) -> float | None:
+        return await self._engine.write(lambda db: clock.tick(db, now=time.time()))
+
+    # ── itself ──
+
+    async def health(self) -> StoreHealth:
+        def operation(db: Connection) -> StoreHealth:
+            counts = db.execute(SQL["counts"]).fetchone()
+            return StoreHealth(
+                queued=counts["queued"],
+                running=counts["running"],
+                undelivered=counts["undelivered"],
+                unsure=outbox.doubtful(db, "unsure"),
+                dead=outbox.doubtful(db, "dead"),
+            )
+
+        return await self._engine.read(operation)
+
+    async def close(self) -> None:
+        await self._engine.close()
+
+    async def _run(self, query: str, **values: object) -> int:
+        """One named statement; how many rows it changed."""
+        return await self._engine.write(lambda db: db.execute(SQL[query], values).rowcount)

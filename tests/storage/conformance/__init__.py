@@ -1,0 +1,27 @@
+"""What any engine must pass to be a store: one suite, bound to an engine by its fixtures.
+
+An engine's test file subclasses `StoreConformance` and gives the fixtures `open_store` (opens the
+same database again at each call) and `address` (what `tests.storage.child` opens it by).
+"""
+
+from tests.storage.conformance.commands import CommandPromises
+from tests.storage.conformance.durability import DurabilityPromises
+from tests.storage.conformance.fences import FencePromises
+from tests.storage.conformance.lanes import LanePromises
+from tests.storage.conformance.outbox import OutboxPromises
+from tests.storage.conformance.sessions import SessionPromises
+from tests.storage.conformance.time import TimePromises
+
+__all__ = ["StoreConformance"]
+
+
+class StoreConformance(
+    DurabilityPromises,
+    LanePromises,
+    FencePromises,
+    CommandPromises,
+    OutboxPromises,
+    SessionPromises,
+    TimePromises,
+):
+    """Every promise of the contract."""

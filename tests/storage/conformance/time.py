@@ -1,0 +1,102 @@
+"""Jobs submit themselves when they are due, once for each due time."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from datetime import datetime
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from parley.storage.contract import Job, Store, StoreError, TurnEnd
+from tests.builders import PLATFORM, a_message
+from tests.storage.conformance.base import OWNER, claim_one
+
+
+def _job(name: str = "job", *, at: float | None = None, cron: str | None = None) -> Job:
+    return Job(name, "c1", a_message(f"by {name}"), at=at, cron=cron)
+
+
+class TimePromises:
+    async def test_nothing_planned_means_nothing_to_wait_for(self, store: Store) -> None:
+        assert await store.tick() is None
+
+    async def test_a_due_job_submits_its_message_once(self, store: Store) -> None:
+        await store.schedule(_job(at=time.time() - 1))
+        await asyncio.gather(store.tick(), store.tick(), store.tick())
+        assert (await store.health()).queued == 1
+        assert await store.tick() is None
+        claim = await claim_one(store)
+        assert claim.messages[0].message == a_message("by job")
+        assert claim.lane == "c1"
+
+    async def test_a_job_waits_for_its_time(self, store: Store) -> None:
+        due = time.time() + 3600
+        await store.schedule(_job(at=due))
+        assert await store.tick() == due
+        assert await store.claim(OWNER, 1, [PLATFORM]) == []
+
+    async def test_the_earliest_plan_is_the_next_to_look_at(self, store: Store) -> None:
+        now = time.time()
+        await store.schedule(_job("late", at=now + 300))
+        await store.submit("c2", "planned", a_message("hi", chat="c2"), not_before=now + 200)
+        assert await store.tick() == now + 200
+        await store.schedule(_job("early", at=now + 100))
+        assert await store.tick() == now + 100
+
+    async def test_a_job_takes_the_place_of_an_earlier_one_of_its_name(self, store: Store) -> None:
+        now = time.time()
+        await store.schedule(_job(at=now - 1))
+        await store.schedule(_job(at=now + 100))
+        assert await store.tick() == now + 100
+        assert (await store.health()).queued == 0
+
+    async def test_a_job_planned_again_a_moment_later_runs_again(self, store: Store) -> None:
+        second = float(int(time.time())) - 5
+        for at in (second, second + 0.25):
+            await store.schedule(_job(at=at))
+            await store.tick()
+        assert (await store.health()).queued == 2
+
+    async def test_an_unscheduled_job_does_not_run(self, store: Store) -> None:
+        await store.schedule(_job(at=time.time() - 1))
+        assert await store.unschedule("job")
+        assert not await store.unschedule("job")
+        assert await store.tick() is None
+        assert (await store.health()).queued == 0
+
+    async def test_a_job_that_is_due_for_a_busy_lane_waits_for_it(self, store: Store) -> None:
+        await store.submit("c1", "first", a_message("first"))
+        claim = await claim_one(store)
+        await store.schedule(_job(at=time.time() - 1))
+        await store.tick()
+        assert await store.claim(OWNER, 1, [PLATFORM]) == []
+        await store.commit(claim, TurnEnd("done"))
+        assert (await claim_one(store)).messages[0].message.text == "by job"
+
+    @pytest.mark.parametrize("zone", ["UTC", "Asia/Kolkata", "America/St_Johns"])
+    async def test_a_cron_line_is_read_in_its_time_zone(self, store: Store, zone: str) -> None:
+        job = Job("daily", "c1", a_message("hi"), cron="30 9 * * *", timezone=zone)
+        await store.schedule(job)
+        due = await store.tick()
+        assert due is not None
+        there = datetime.fromtimestamp(due, ZoneInfo(zone))
+        assert (there.hour, there.minute, there.second) == (9, 30, 0)
+        assert 0 < due - time.time() <= 25 * 3600
+
+    @pytest.mark.parametrize(
+        "job",
+        [
+            _job(),
+            _job(cron="every day"),
+            _job(cron="0 0 30 2 *"),
+            Job("j", "c1", a_message("hi"), cron="* * * * *", timezone="Nowhere/Land"),
+            Job("j", "c1", a_message("hi"), cron="* * * * *", timezone=""),
+        ],
+        ids=["no time", "no cron", "never due", "no zone", "blank zone"],
+    )
+    async def test_a_job_that_can_never_be_due_is_refused(self, store: Store, job: Job) -> None:
+        with pytest.raises(StoreError):
+            await store.schedule(job)
+        assert await store.tick() is None
