@@ -1,0 +1,222 @@
+"""Models behind Anthropic's Messages format."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+
+from parley.agent.providers.anthropic_messages import render_messages, render_system, render_tools
+from parley.agent.providers.base import ModelEvent, ModelReply, ModelRequest, ProviderError
+from parley.agent.providers.calls import new_call_id, parse_arguments
+from parley.agent.providers.http import DONE, JsonObject, ModelServer, encode
+from parley.agent.providers.render import CHECK, arguments_text, count, output_limit
+from parley.protocol import TextDelta, ToolCall, Usage
+
+__all__ = ["AnthropicProvider"]
+
+_VERSION = "2023-06-01"
+_DEFAULT_OUTPUT_TOKENS = 8192  # the format demands a limit
+
+
+class AnthropicProvider:
+    """One model of one server that speaks the Messages format."""
+
+    def __init__(
+        self,
+        label: str,
+        *,
+        base_url: str,
+        api_key: str | None,
+        model: str,
+        context_window: int,
+        max_output_tokens: int | None = None,
+        temperature: float | None = None,
+        timeout_seconds: float = 120.0,
+        offers_tools: bool = True,
+        key_variable: str | None = None,
+    ) -> None:
+        self._server = ModelServer(
+            label,
+            base_url=base_url,
+            model=model,
+            headers={"anthropic-version": _VERSION, **({"x-api-key": api_key} if api_key else {})},
+            key=api_key,
+            key_variable=key_variable,
+            timeout_seconds=timeout_seconds,
+        )
+        self._path = "/messages" if self._server.path.endswith("/v1") else "/v1/messages"
+        self._label = label
+        self._model = model
+        self._context_window = context_window
+        self._offers_tools = offers_tools
+        self._max_output_tokens = max_output_tokens
+        self._temperature = temperature
+
+    @property
+    def label(self) -> str:
+        return self._label
+
+    @property
+    def model(self) -> str:
+        return self._model
+
+    @property
+    def context_window(self) -> int:
+        return self._context_window
+
+    @property
+    def offers_tools(self) -> bool:
+        return self._offers_tools
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
+        """Yield the reply's text as it comes, then the whole reply."""
+        reply = _Reply()
+        try:
+            async with aclosing(self._server.objects(self._path, self._payload(request))) as items:
+                async for item in items:
+                    if item is DONE:
+                        reply.is_over = True
+                    elif item.get("type") == "error":
+                        raise self._server.error(item.get("error"))
+                    elif text := reply.add(item):
+                        yield TextDelta(text)
+        except ProviderError as error:
+            if not reply.stop_reason or error.kind not in {"broken", "timeout"}:
+                raise
+        yield self._finish(reply)
+
+    async def check(self) -> None:
+        async with aclosing(self.stream(CHECK)) as events:
+            async for _ in events:
+                pass
+
+    async def close(self) -> None:
+        await self._server.close()
+
+    def _payload(self, request: ModelRequest) -> bytes:
+        limit = output_limit(request.max_output_tokens, self._max_output_tokens)
+        body: JsonObject = {"model": self._model, "max_tokens": limit or _DEFAULT_OUTPUT_TOKENS}
+        if request.tools:
+            body["tools"] = render_tools(request.tools)
+        if request.system.strip():
+            body["system"] = render_system(request.system)
+        body["messages"] = render_messages(request.messages, with_tools=bool(request.tools))
+        body["stream"] = True
+        if self._temperature is not None:
+            body["temperature"] = min(self._temperature, 1.0)  # the format goes no higher
+        return encode(body)
+
+    def _finish(self, reply: _Reply) -> ModelReply:
+        calls = tuple(block.build() for _, block in sorted(reply.calls.items()))
+        text = "".join(reply.pieces)
+        if not reply.has_begun:
+            raise ProviderError(
+                f"{self._label} answered with something that is no reply; check "
+                f"`providers.{self._label}.base_url`.",
+                kind="broken",
+            )
+        if not reply.stop_reason and not reply.is_over:
+            raise ProviderError(
+                f"{self._label} broke off in the middle of its reply; try again in a moment.",
+                kind="broken",
+            )
+        if reply.stop_reason == "refusal" and not text:
+            raise ProviderError(
+                f"{self._model} at {self._label} declined to answer: put it another way.",
+                kind="refused",
+            )
+        usage = reply.usage
+        cached = usage.get("cache_read_input_tokens", 0)
+        fresh = usage.get("input_tokens", 0) + usage.get("cache_creation_input_tokens", 0)
+        return ModelReply(
+            text=text,
+            usage=Usage(
+                provider=self._label,
+                model=self._model,
+                input_tokens=fresh + cached,
+                output_tokens=usage.get("output_tokens", 0),
+                cached_tokens=cached,
+            ),
+            tool_calls=calls,
+            complete=reply.stop_reason not in {"max_tokens", "model_context_window_exceeded"},
+        )
+
+
+class _Reply:
+    """What has come of one reply so far."""
+
+    def __init__(self) -> None:
+        self.pieces: list[str] = []
+        self.calls: dict[int, _Call] = {}
+        self.usage: dict[str, int] = {}
+        self.stop_reason = ""
+        self.has_begun = False
+        self.is_over = False
+
+    def add(self, item: JsonObject) -> str:
+        """Take one event of the stream; return the text it adds."""
+        text = ""
+        match item.get("type"):
+            case "message_start":
+                self.has_begun = True
+                self._count(_object(item.get("message")).get("usage"))
+            case "content_block_start":
+                text = self._block(_index(item), _object(item.get("content_block")))
+            case "content_block_delta":
+                text = self._delta(_index(item), _object(item.get("delta")))
+            case "message_delta":
+                self.stop_reason = str(_object(item.get("delta")).get("stop_reason") or "")
+                self._count(item.get("usage"))
+            case "message":  # the whole reply at once, from a server that does not stream
+                self.has_begun = True
+                self.stop_reason = str(item.get("stop_reason") or "")
+                self._count(item.get("usage"))
+                blocks = item.get("content")
+                for index, block in enumerate(blocks if isinstance(blocks, list) else ()):
+                    text += self._block(index, _object(block))
+            case _:
+                pass  # pings, and what later versions of the format may add
+        if text:
+            self.pieces.append(text)
+        return text
+
+    def _block(self, index: int, block: JsonObject) -> str:
+        if block.get("type") == "tool_use":
+            call = self.calls[index] = _Call(str(block.get("id") or ""), str(block.get("name")))
+            if written := _object(block.get("input")):
+                call.pieces.append(arguments_text(written))
+            return ""
+        return str(block.get("text") or "") if block.get("type") == "text" else ""
+
+    def _delta(self, index: int, delta: JsonObject) -> str:
+        if delta.get("type") == "input_json_delta" and index in self.calls:
+            self.calls[index].pieces.append(str(delta.get("partial_json") or ""))
+        return str(delta.get("text") or "") if delta.get("type") == "text_delta" else ""
+
+    def _count(self, usage: object) -> None:
+        # The last event repeats only some of the numbers.
+        for name in _object(usage):
+            if name.endswith("_tokens") and (number := count(usage, name)):
+                self.usage[name] = number
+
+
+class _Call:
+    __slots__ = ("id", "name", "pieces")
+
+    def __init__(self, call_id: str, name: str) -> None:
+        self.id = call_id
+        self.name = name
+        self.pieces: list[str] = []
+
+    def build(self) -> ToolCall:
+        arguments = parse_arguments("".join(self.pieces))
+        return ToolCall(self.id or new_call_id(), self.name, arguments)
+
+
+def _object(value: object) -> JsonObject:
+    return value if isinstance(value, dict) else {}
+
+
+def _index(item: JsonObject) -> int:
+    index = item.get("index")
+    return index if isinstance(index, int) else 0

@@ -1,0 +1,113 @@
+"""The contract of a provider: who turns a request into a streamed model reply."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol, TypeAlias
+
+from parley.protocol import ChatMessage, ParleyError, TextDelta, TextReset, ToolCall, Usage
+
+__all__ = [
+    "ErrorKind",
+    "ModelEvent",
+    "ModelReply",
+    "ModelRequest",
+    "Provider",
+    "ProviderError",
+    "ToolSpec",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class ToolSpec:
+    """A tool as the model is told of it. `parameters` is a JSON schema of an object."""
+
+    name: str
+    description: str
+    parameters: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ModelRequest:
+    """Everything a model needs for one reply."""
+
+    system: str
+    messages: tuple[ChatMessage, ...]
+    tools: tuple[ToolSpec, ...] = ()
+    max_output_tokens: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ModelReply:
+    """The end of a stream: the whole reply. `complete` is False when the length limit cut it."""
+
+    text: str
+    usage: Usage
+    tool_calls: tuple[ToolCall, ...] = ()
+    complete: bool = True
+
+
+ModelEvent: TypeAlias = TextDelta | TextReset | ModelReply
+
+ErrorKind: TypeAlias = Literal[
+    "auth",  # the key is missing or wrong
+    "unreachable",  # nobody answers at that address
+    "timeout",
+    "rate_limited",
+    "overloaded",  # 5xx, or the server says so
+    "too_long",  # the request does not fit the model's window
+    "refused",  # any other 4xx: asking again changes nothing
+    "broken",  # the answer was not understood, or ended half-way
+]
+
+
+class ProviderError(ParleyError):
+    """A model call failed. The text is one sentence for the person, and never holds a secret."""
+
+    def __init__(
+        self,
+        sentence: str,
+        *,
+        kind: ErrorKind,
+        status: int | None = None,
+        retry_after: float | None = None,
+    ) -> None:
+        super().__init__(sentence)
+        self.kind: ErrorKind = kind
+        self.status = status
+        self.retry_after = retry_after
+
+    @property
+    def worth_retrying(self) -> bool:
+        return self.kind in {"unreachable", "timeout", "rate_limited", "overloaded", "broken"}
+
+
+class Provider(Protocol):
+    """One model behind one address.
+
+    `stream` yields text as it comes and ends with exactly one `ModelReply`, or raises
+    `ProviderError`. Closing the iterator early stops the work, remote work included.
+    """
+
+    @property
+    def label(self) -> str:
+        """The provider's name in the settings, e.g. `openai`."""
+
+    @property
+    def model(self) -> str: ...
+
+    @property
+    def context_window(self) -> int:
+        """Tokens that fit, prompt and reply together."""
+
+    @property
+    def offers_tools(self) -> bool:
+        """Whether tools may be put into a request."""
+
+    def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]: ...
+
+    async def check(self) -> None:
+        """Make one small live call; raise `ProviderError` when it fails."""
+
+    async def close(self) -> None: ...

@@ -1,0 +1,46 @@
+"""What every wire format shares: how a message reads, and how numbers are taken from a reply."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from parley.agent.providers.base import ModelRequest
+from parley.protocol import ChatMessage
+
+__all__ = ["CHECK", "arguments_text", "count", "output_limit", "says_nothing", "text_of"]
+
+CHECK = ModelRequest(system="", messages=(ChatMessage("user", "Say ok."),), max_output_tokens=64)
+"""The small live call that shows whether a provider works."""
+
+
+def text_of(message: ChatMessage) -> str:
+    """A message's text, with a line for each file that came with it."""
+    if not message.attachments:
+        return message.text
+    files = (f"[file: {a.name}, {a.media_type}, {a.size} bytes]" for a in message.attachments)
+    return "\n".join([*filter(None, [message.text]), *files])
+
+
+def says_nothing(message: ChatMessage) -> bool:
+    """Whether a message is an empty reply, which servers refuse to read."""
+    return message.role == "assistant" and not message.tool_calls and not text_of(message).strip()
+
+
+def arguments_text(arguments: Mapping[str, Any]) -> str:
+    """Arguments as JSON; sorted, so that a call read back from storage gives the same bytes."""
+    return json.dumps(
+        dict(arguments), ensure_ascii=False, separators=(",", ":"), sort_keys=True, default=str
+    )
+
+
+def output_limit(*limits: int | None) -> int | None:
+    """The tightest of the limits that are set."""
+    return min((limit for limit in limits if limit is not None), default=None)
+
+
+def count(numbers: object, name: str) -> int:
+    """A count of tokens out of a server's usage object; 0 for what is missing or no number."""
+    value = numbers.get(name) if isinstance(numbers, Mapping) else None
+    return int(value) if isinstance(value, int | float) and value > 0 else 0
