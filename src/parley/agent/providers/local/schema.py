@@ -1,0 +1,162 @@
+"""Tool calls by constrained output: one JSON object that names a tool, `reply` being one of them.
+
+A small model left to itself writes calls that nobody can parse; held to a schema it does well.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from parley.agent.providers.base import ToolSpec
+from parley.agent.providers.calls import new_call_id
+from parley.agent.providers.local.jsontext import REPLY
+from parley.protocol import ToolCall
+
+__all__ = ["describe_tools", "read_call", "union_schema", "written_call", "written_reply"]
+
+_EXAMPLES = 3
+_KEPT = ("type", "enum", "const", "required")
+_REPLY_ARGS = {
+    "type": "object",
+    "properties": {"text": {"type": "string", "minLength": 1}},
+    "required": ["text"],
+    "additionalProperties": False,
+}
+
+
+def union_schema(tools: Sequence[ToolSpec]) -> dict[str, Any]:
+    """The schema of an answer: a reply, or a call of one of `tools`."""
+    offers: list[tuple[str, dict[str, Any]]] = [(REPLY, _REPLY_ARGS)]
+    offers += [(tool.name, _narrow_object(tool.parameters)) for tool in _callable(tools)]
+    return {
+        "anyOf": [
+            {
+                "type": "object",
+                "properties": {"tool": {"const": name}, "args": args},
+                "required": ["tool", "args"],
+                "additionalProperties": False,
+            }
+            for name, args in offers
+        ]
+    }
+
+
+def describe_tools(tools: Sequence[ToolSpec]) -> str:
+    """What the model is told: the form of an answer, the tools, a few examples."""
+    tools = _callable(tools)
+    lines = [
+        "Answer with one JSON object and nothing else. It either replies to the person or calls a "
+        "tool, whose result you then get. The tools:",
+        f"- {REPLY}(text): say `text` to the person. Use it for everything that needs no tool.",
+    ]
+    lines += [f"- {tool.name}({_signature(tool)}): {_one_line(tool.description)}" for tool in tools]
+    lines += [
+        "Call a tool when the answer depends on what only the tool can tell, never guess it. After "
+        "its result, reply.",
+        "Examples of answers:",
+        written_reply("Hello! What can I do for you?"),
+    ]
+    lines += [
+        written_call(ToolCall("", tool.name, _example(tool.parameters)))
+        for tool in tools[:_EXAMPLES]
+    ]
+    return "\n".join(lines)
+
+
+def written_reply(text: str) -> str:
+    """A reply as the model would have written it."""
+    return json.dumps({"tool": REPLY, "args": {"text": text}}, ensure_ascii=False)
+
+
+def written_call(call: ToolCall) -> str:
+    """A call as the model would have written it."""
+    answer = {"tool": call.name, "args": dict(call.arguments)}
+    return json.dumps(answer, ensure_ascii=False, default=str)
+
+
+def read_call(answer: str) -> ToolCall | None:
+    """The call in a whole answer; None when it is a reply or was cut short."""
+    try:
+        value = json.loads(answer, strict=False)
+        name, args = value["tool"], value["args"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
+    if not isinstance(name, str) or not isinstance(args, dict) or name == REPLY:
+        return None
+    return ToolCall(new_call_id(), name, args)
+
+
+def _callable(tools: Sequence[ToolSpec]) -> list[ToolSpec]:
+    return [tool for tool in tools if tool.name != REPLY]
+
+
+def _narrow_object(schema: Mapping[str, Any]) -> dict[str, Any]:
+    narrowed = _narrow(schema)
+    if narrowed.get("type") != "object":
+        narrowed = {"type": "object", "properties": {}}
+    properties: dict[str, Any] = narrowed.setdefault("properties", {})
+    # A name that is required but nowhere described would make the grammar impossible.
+    required = [name for name in narrowed.get("required", ()) if name in properties]
+    return narrowed | {"required": required, "additionalProperties": False}
+
+
+def _narrow(schema: object) -> dict[str, Any]:
+    """Keep what llama.cpp can turn into a grammar; the tool checks the rest itself."""
+    if not isinstance(schema, Mapping):
+        return {}
+    kept: dict[str, Any] = {name: schema[name] for name in _KEPT if name in schema}
+    for union in ("anyOf", "oneOf"):
+        if isinstance(schema.get(union), list) and schema[union]:
+            return {"anyOf": [_narrow(option) for option in schema[union]]}
+    properties = schema.get("properties")
+    if isinstance(properties, Mapping):
+        kept["type"] = "object"
+        kept["properties"] = {str(name): _narrow(inner) for name, inner in properties.items()}
+        required = kept.get("required")
+        names = required if isinstance(required, list) else []
+        kept["required"] = [name for name in names if name in kept["properties"]]
+        kept["additionalProperties"] = False
+    else:
+        kept.pop("required", None)
+    if isinstance(schema.get("items"), Mapping):
+        kept["items"] = _narrow(schema["items"])
+    return kept
+
+
+def _signature(tool: ToolSpec) -> str:
+    properties = tool.parameters.get("properties")
+    required = tool.parameters.get("required", ())
+    if not isinstance(properties, Mapping):
+        return ""
+    return ", ".join(name if name in required else f"{name}?" for name in properties)
+
+
+def _example(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    properties = parameters.get("properties")
+    required = parameters.get("required", ())
+    if not isinstance(properties, Mapping):
+        return {}
+    return {name: _example_value(name, properties[name]) for name in required if name in properties}
+
+
+def _example_value(name: str, schema: object) -> object:
+    known = schema if isinstance(schema, Mapping) else {}
+    for source in ("examples", "enum"):
+        if isinstance(known.get(source), list) and known[source]:
+            return known[source][0]
+    if "default" in known:
+        return known["default"]
+    plain: dict[object, object] = {
+        "integer": 1,
+        "number": 1,
+        "boolean": True,
+        "array": [],
+        "object": {},
+    }
+    return plain.get(known.get("type"), f"some {name}")
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
