@@ -1,0 +1,139 @@
+"""What the model is sent: the soul, a note on surface and person, and the part that fits. Pure.
+
+The beginning stays the same from turn to turn, byte for byte, so that providers' caches hit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from parley.protocol import ChatMessage, HistoryEntry, SessionSource, ToolCall
+
+__all__ = [
+    "DEFAULT_SOUL",
+    "UNKNOWN_OUTCOME",
+    "build_system",
+    "estimate_tokens",
+    "first_kept",
+    "mend",
+    "unanswered_calls",
+]
+
+DEFAULT_SOUL = "You are a helpful AI assistant named Parley."
+
+UNKNOWN_OUTCOME = (
+    "The outcome of this call is unknown: the program ended before the result was seen. "
+    "It may or may not have happened; find out before you do it again."
+)
+
+_INTERRUPTED = "[The person stopped this answer here.]"
+_PLACES = {"terminal": "a terminal", "api": "an API client", "web": "a web page"}
+
+
+def build_system(soul: str, source: SessionSource, *, brief: bool = False) -> str:
+    """The system prompt. Nothing in it changes from turn to turn of a session.
+
+    `brief` leaves out the note: a very small model takes it for the topic.
+    """
+    if brief:
+        return soul.strip() or DEFAULT_SOUL
+    place = _PLACES.get(source.platform, source.platform.capitalize())
+    note = f"You are talking in {place}"
+    if source.user_name:
+        note += f" with {source.user_name}"
+    if source.chat_type != "dm":
+        note += " in a group" if not source.chat_name else f" in the group {source.chat_name}"
+    return f"{soul.strip() or DEFAULT_SOUL}\n\n{note}."
+
+
+def estimate_tokens(message: ChatMessage) -> int:
+    """A little too many rather than too few, without a tokenizer."""
+    size = len(message.text.encode()) + sum(
+        len(call.name) + len(str(call.arguments)) + 16 for call in message.tool_calls
+    )
+    return size * 2 // 7 + 8
+
+
+def first_kept(history: Sequence[HistoryEntry], *, budget: int) -> int:
+    """The index in `history` from which it fits `budget`: 0 when all of it does.
+
+    When it does not, it is cut to half the budget, so that the beginning then stays the same for
+    many turns; and only ever before a person's message.
+    """
+    sizes = [estimate_tokens(entry.message) for entry in history]
+    if sum(sizes) <= budget:
+        return 0
+    # When the newest turn alone is more than half, it is kept as long as it fits at all.
+    for room in (budget // 2, budget):
+        kept, index = 0, len(history)
+        while index > 0 and kept + sizes[index - 1] <= room:
+            index -= 1
+            kept += sizes[index]
+        while index < len(history) and not _begins_turn(history, index):
+            index += 1
+        if index < len(history):
+            return index
+    return len(history)
+
+
+def _begins_turn(history: Sequence[HistoryEntry], index: int) -> bool:
+    """A person's message that does not come in the midst of tool calls."""
+    if history[index].message.role != "user":
+        return False
+    return index == 0 or history[index - 1].message.role != "tool"
+
+
+def mend(messages: Sequence[ChatMessage]) -> tuple[ChatMessage, ...]:
+    """Make a transcript that was cut, stopped or failed into one that every provider takes.
+
+    Each call is followed by exactly one result. Ids are looked up from a reply to the next only:
+    some servers begin to count anew with each reply.
+    """
+    mended: list[ChatMessage] = []
+    for index, message in enumerate(messages):
+        match message.role:
+            case "tool":
+                continue  # it comes with its call
+            case "assistant":
+                if message.note == "failed" or not (message.text or message.tool_calls):
+                    continue
+                if message.note == "interrupted":
+                    message = replace(message, text=f"{message.text}\n{_INTERRUPTED}")  # noqa: PLW2901
+                mended.append(message)
+                results = _results_of(messages, index)
+                mended += [results.get(call.id) or _unknown(call) for call in message.tool_calls]
+            case "user":
+                mended.append(message)
+    return tuple(mended)
+
+
+def unanswered_calls(messages: Sequence[ChatMessage]) -> tuple[ToolCall, ...]:
+    """Calls of the newest reply that have no result yet."""
+    for index in range(len(messages) - 1, -1, -1):
+        if messages[index].role == "assistant":
+            results = _results_of(messages, index)
+            return tuple(call for call in messages[index].tool_calls if call.id not in results)
+    return ()
+
+
+def _results_of(messages: Sequence[ChatMessage], index: int) -> dict[str, ChatMessage]:
+    """The results of the reply at `index`, by the id of their call."""
+    results: dict[str, ChatMessage] = {}
+    for position in range(index + 1, len(messages)):
+        message = messages[position]
+        if message.role == "assistant":
+            break
+        if message.role == "tool" and message.tool_call_id is not None:
+            results.setdefault(message.tool_call_id, message)
+    return results
+
+
+def _unknown(call: ToolCall) -> ChatMessage:
+    return ChatMessage(
+        "tool",
+        UNKNOWN_OUTCOME,
+        tool_call_id=call.id,
+        tool_name=call.name,
+        note="unknown-outcome",
+    )

@@ -1,0 +1,130 @@
+"""The built-in agent as a backend."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from pathlib import Path
+
+from parley.agent.loop import AgentTask, Limits, run_agent
+from parley.agent.prompt import DEFAULT_SOUL, build_system
+from parley.agent.providers import build_provider, provider_names
+from parley.agent.providers.base import Provider
+from parley.agent.tools import ToolContext, pick_tools
+from parley.backends.base import Turn
+from parley.config.settings import Settings
+from parley.profiles import Profile
+from parley.protocol import Failed, ParleyError, TurnEvent
+
+__all__ = ["AgentBackend"]
+
+
+class AgentBackend:
+    """Answers with a model and tools, in this process."""
+
+    def __init__(
+        self, profile: Profile, settings: Settings, *, secret: Callable[[str], str | None]
+    ) -> None:
+        self._profile = profile
+        self._settings = settings
+        self._secret = secret
+        self._providers: dict[tuple[str | None, str | None], Provider] = {}
+        self._soul = _Soul(profile.soul_file)
+        self._tools = pick_tools(settings.agent.tools)
+
+    @property
+    def models(self) -> AgentBackend:
+        return self
+
+    def names(self) -> tuple[str, ...]:
+        return provider_names(self._settings)
+
+    def describe(self, provider: str | None, model: str | None) -> str:
+        found = self._provider(provider, model)
+        return f"{found.label} · {found.model}"
+
+    def warm(self) -> None:
+        """Load the local model while the person still types."""
+        if self._settings.model.provider != "local":
+            return
+        from parley.agent.providers.local.provider import LocalProvider
+
+        provider = self._provider(None, None)
+        if isinstance(provider, LocalProvider):
+            provider.warm()
+
+    async def run(self, turn: Turn) -> AsyncGenerator[TurnEvent, None]:
+        try:
+            task = self._task(turn)
+        except ParleyError as error:
+            yield Failed(str(error), cause="no provider")
+            return
+        async with aclosing(run_agent(task)) as events:
+            async for event in events:
+                yield event
+
+    async def close(self) -> None:
+        for provider in self._providers.values():
+            await provider.close()
+
+    def _task(self, turn: Turn) -> AgentTask:
+        agent = self._settings.agent
+        provider = self._provider(turn.provider, turn.model)
+        return AgentTask(
+            # A model too small for tools is too small for a long prompt as well.
+            system=build_system(self._soul.read(), turn.source, brief=not provider.offers_tools),
+            history=turn.history,
+            progress=turn.progress,
+            resumed=turn.attempt > 1,
+            provider=provider,
+            tools=self._tools,
+            context=ToolContext(
+                profile=turn.profile.name,
+                workspace=turn.profile.workspace,
+                source=turn.source,
+                session_key=turn.session_key,
+                async_delivery=turn.async_delivery,
+            ),
+            limits=Limits(agent.max_steps, agent.turn_seconds, agent.turn_tokens),
+            steer=turn.steer,
+            check=turn.check,
+        )
+
+    def _provider(self, provider: str | None, model: str | None) -> Provider:
+        chosen = self._settings.model
+        if provider == chosen.provider and model in (None, chosen.name):
+            provider, model = None, None
+        key = (provider, model)
+        if key not in self._providers:
+            self._providers[key] = build_provider(
+                self._settings,
+                self._secret,
+                provider=provider,
+                model=model,
+                log_dir=self._profile.logs,
+            )
+        return self._providers[key]
+
+
+class _Soul:
+    """`SOUL.md`, read again only when it changed."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._seen: tuple[int, int] | None = None
+        self._text = DEFAULT_SOUL
+
+    def read(self) -> str:
+        try:
+            found = self._file.stat()
+            seen = (found.st_mtime_ns, found.st_size)
+            if seen != self._seen:
+                self._text = self._file.read_text(encoding="utf-8", errors="replace")
+                self._seen = seen
+        except FileNotFoundError:
+            self._text, self._seen = DEFAULT_SOUL, None
+        except OSError as error:
+            raise ParleyError(
+                f"{self._file} cannot be read ({error.strerror}); mend it, or remove it."
+            ) from error
+        return self._text

@@ -1,0 +1,64 @@
+"""The contract of a backend: who answers a turn."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from parley.profiles import Profile
+from parley.protocol import ChatMessage, HistoryEntry, SessionSource, TurnEvent
+
+__all__ = ["Backend", "ModelMenu", "Turn"]
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """All that a backend knows of a turn.
+
+    `history` is what was said before it. `progress` is the turn itself so far: the messages to
+    answer, and after a restart the steps already taken. `steer` takes in messages that arrived
+    meanwhile; `check` raises when the turn is no longer wanted.
+    """
+
+    id: int
+    attempt: int
+    profile: Profile
+    session_key: str
+    session_id: str
+    source: SessionSource
+    history: tuple[HistoryEntry, ...]
+    progress: tuple[ChatMessage, ...]
+    provider: str | None
+    model: str | None
+    async_delivery: bool
+    steer: Callable[[], Awaitable[tuple[ChatMessage, ...]]]
+    check: Callable[[], Awaitable[None]]
+
+
+class ModelMenu(Protocol):
+    """The models a person may choose from, where the backend leaves that to them."""
+
+    def names(self) -> tuple[str, ...]:
+        """The providers to choose from."""
+
+    def describe(self, provider: str | None, model: str | None) -> str:
+        """Who answers with this choice; raises a ParleyError when nobody can."""
+
+
+class Backend(Protocol):
+    """`run` yields what happens and ends with `Final` or `Failed`.
+
+    A `StepTaken` is journalled before the iterator is asked for the next event. Closing the
+    iterator stops the work, remote work included.
+    """
+
+    @property
+    def models(self) -> ModelMenu | None: ...
+
+    def warm(self) -> None:
+        """Begin to get ready for a first turn that is sure to come; do not wait for it."""
+
+    def run(self, turn: Turn) -> AsyncGenerator[TurnEvent, None]: ...
+
+    async def close(self) -> None: ...
