@@ -1,0 +1,119 @@
+"""All slash commands, and how one is run: its change and its answer are one transaction."""
+
+from __future__ import annotations
+
+import difflib
+import logging
+import re
+
+from parley.backends.base import ModelMenu
+from parley.gateway.commands import conversation, info
+from parley.gateway.commands.base import Command, CommandCall, Reply
+from parley.gateway.delivery import Deliveries
+from parley.gateway.lanes import Lanes
+from parley.storage.contract import Draft, InboxMessage, Outcome, Store
+
+__all__ = ["COMMANDS", "Commands", "looks_like_command"]
+
+_log = logging.getLogger("parley.commands")
+
+_SHAPE = re.compile(r"/([a-zA-Z][\w-]*)(?:\s+(.*))?\s*\Z", re.DOTALL)
+
+
+async def _help(call: CommandCall) -> Reply:
+    lines = [
+        f"- `/{command.name}{' ' + command.argument if command.argument else ''}` {command.summary}"
+        for command in COMMANDS.values()
+    ]
+    return Reply("\n".join(lines))
+
+
+COMMANDS: dict[str, Command] = {
+    command.name: command
+    for command in (
+        Command("help", "this list", _help),
+        Command("new", "start a new conversation", conversation.new, "[TITLE]"),
+        Command("stop", "stop the running answer", conversation.stop, "[all]"),
+        Command("retry", "take back the last answer and try again", conversation.retry),
+        Command("undo", "take back the last question and its answer", conversation.undo),
+        Command("title", "name this conversation", conversation.title, "[TITLE]"),
+        Command("sessions", "list earlier conversations", conversation.sessions),
+        Command("resume", "go back to one of them", conversation.resume, "NUMBER"),
+        Command("model", "see or choose who answers", info.model, "[PROVIDER [MODEL]]"),
+        Command("status", "what is going on", info.status),
+        Command("usage", "tokens used in this conversation", info.usage),
+    )
+}
+
+
+def looks_like_command(text: str) -> bool:
+    """`/word …`, and not a path such as `/etc/hosts`."""
+    return _SHAPE.match(text.strip()) is not None
+
+
+class Commands:
+    """Runs commands for one profile."""
+
+    def __init__(
+        self, *, store: Store, lanes: Lanes, deliveries: Deliveries, models: ModelMenu | None
+    ) -> None:
+        self._store = store
+        self._lanes = lanes
+        self._deliveries = deliveries
+        self._models = models
+
+    async def recover(self) -> None:
+        """Answer commands that were accepted before the gateway ended."""
+        for lane, accepted in await self._store.pending_commands():
+            await self.run(lane, accepted)
+
+    async def run(self, lane: str, accepted: InboxMessage) -> None:
+        source = accepted.message.source
+        reply = await self._reply(lane, accepted)
+        turn: list[int | None] = []
+
+        def draft(outcome: Outcome) -> Draft:
+            turn.append(outcome.stopped)
+            return Draft(
+                dedupe=f"command:{accepted.id}",
+                source=source,
+                text=reply.render(outcome),
+                kind="notice",
+                answers=(accepted.message.event_id,),
+                handover=self._deliveries.knows_repeats(source.platform),
+            )
+
+        leased = await self._store.answer(
+            lane, accepted.id, reply.effect, draft, owner=self._lanes.owner
+        )
+        for stopped in turn:
+            if stopped is not None:
+                self._lanes.cancel(lane, stopped)
+        self._lanes.look_again()
+        self._deliveries.hand_over(leased or [], source.platform)
+
+    async def _reply(self, lane: str, accepted: InboxMessage) -> Reply:
+        shape = _SHAPE.match(accepted.message.text.strip())
+        session = await self._store.session_of(lane)
+        if shape is None or session is None:
+            return Reply("That is no command; `/help` lists them.")
+        command = COMMANDS.get(shape[1].lower())
+        if command is None:
+            return Reply(_unknown(shape[1].lower()))
+        return await command.run(
+            CommandCall(
+                argument=(shape[2] or "").strip(),
+                lane=lane,
+                source=accepted.message.source,
+                session=session,
+                running=self._lanes.turn_of(lane),
+                store=self._store,
+                models=self._models,
+            )
+        )
+
+
+def _unknown(name: str) -> str:
+    near = difflib.get_close_matches(name, COMMANDS, n=1)
+    meant = f" Did you mean `/{near[0]}`?" if near else ""
+    return f"There is no command `/{name}`.{meant} `/help` lists them."

@@ -1,0 +1,130 @@
+"""One process serves a home at a time: its lock, and the note that says who holds it."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import tempfile
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Literal, Self
+
+from parley.profiles import Profile
+from parley.protocol import ParleyError
+
+__all__ = ["Holder", "HomeInUse", "HomeLock", "holder_of", "socket_path"]
+
+_LONGEST_SOCKET_PATH = 100  # the kernel takes some 107 bytes
+_ASKING_TAKES = 0.3
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """Who serves a home."""
+
+    pid: int
+    kind: Literal["gateway", "chat"]
+
+
+class HomeInUse(ParleyError):
+    """Another process serves this home."""
+
+    def __init__(self, home: Path, holder: Holder | None) -> None:
+        who = (
+            f"`parley {'gateway run' if holder.kind == 'gateway' else 'chat'}` "
+            f"(process {holder.pid})"
+            if holder
+            else "another process"
+        )
+        super().__init__(f"{home} is already served by {who}; stop it first, or use it as it is.")
+        self.holder = holder
+
+
+class HomeLock:
+    """Held from `__enter__` to `__exit__`; let go by the system when the process dies."""
+
+    def __init__(self, profile: Profile, kind: Literal["gateway", "chat"]) -> None:
+        self._profile = profile
+        self._kind: Literal["gateway", "chat"] = kind
+        self._file: IO[str] | None = None
+
+    def __enter__(self) -> Self:
+        run = self._profile.run
+        try:
+            run.mkdir(parents=True, exist_ok=True, mode=0o700)
+            file = (run / "lock").open("a+", encoding="utf-8")
+        except OSError as error:
+            raise ParleyError(
+                f"{self._profile.home} cannot be used ({error.strerror}); "
+                "check its permissions, or set PARLEY_HOME to a directory of yours."
+            ) from error
+        try:
+            self._take(file)
+        except HomeInUse:
+            file.close()
+            raise
+        file.seek(0)
+        file.truncate()
+        file.write(json.dumps(asdict(Holder(os.getpid(), self._kind))))
+        file.flush()
+        self._file = file
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._file is not None:
+            self._file.truncate(0)
+            self._file.close()
+
+    def _take(self, file: IO[str]) -> None:
+        deadline = time.monotonic() + _ASKING_TAKES
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                holder = holder_of(self._profile)
+                # Nobody by name: someone who only asks who it is holds the lock for a moment.
+                if holder is not None or time.monotonic() > deadline:
+                    raise HomeInUse(self._profile.home, holder) from error
+                time.sleep(0.01)
+            else:
+                return
+
+
+def holder_of(profile: Profile) -> Holder | None:
+    """Who holds the home now, if anyone."""
+    try:
+        with (profile.run / "lock").open(encoding="utf-8") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except OSError:
+                record = json.loads(file.read() or "{}")
+                return Holder(record["pid"], record["kind"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return None
+
+
+def socket_path(profile: Profile) -> Path:
+    """Where the local socket is: in the home, or under a short name when that is too long."""
+    inside = profile.run / "parley.sock"
+    if len(os.fsencode(inside)) <= _LONGEST_SOCKET_PATH:
+        return inside
+    base = os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir()
+    folder = Path(base) / f"parley-{os.getuid()}"
+    with contextlib.suppress(FileExistsError):
+        folder.mkdir(mode=0o700)
+    found = folder.lstat()
+    if found.st_uid != os.getuid() or found.st_mode & 0o077 or folder.is_symlink():
+        raise ParleyError(f"{folder} is not private to you; remove it and start again.")
+    name = hashlib.sha256(os.fsencode(inside)).hexdigest()[:24]
+    return folder / f"{name}.sock"

@@ -1,0 +1,264 @@
+"""Lanes: accepted messages become turns, one at a time per session, many sessions side by side."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+
+from parley.gateway.persist import until_stored
+from parley.protocol import ChatMessage, InboundMessage, Usage
+from parley.storage.contract import (
+    Claim,
+    Delivery,
+    InboxKind,
+    InboxMessage,
+    Job,
+    LeaseLost,
+    Receipt,
+    Said,
+    Stopped,
+    Store,
+    TurnEnd,
+)
+
+__all__ = ["Handler", "Lanes", "RunningTurn"]
+
+_log = logging.getLogger("parley.lanes")
+
+_LONGEST_NAP = 60.0
+_GRACE_FOR_STOPPED = 5.0
+
+
+class RunningTurn:
+    """A turn while it runs: its rows, fenced, and what it has said so far."""
+
+    __slots__ = ("_lanes", "claim", "messages", "said")
+
+    def __init__(self, lanes: Lanes, claim: Claim) -> None:
+        self._lanes = lanes
+        self.claim = claim
+        self.messages = list(claim.messages)
+        self.said = ""
+
+    @property
+    def said_so_far(self) -> Said:
+        return Said(self.claim.turn, self.said)
+
+    async def check(self) -> None:
+        """Raise `LeaseLost` unless this turn is still the one its lane runs."""
+        await self._lanes.store.check(self.claim)
+
+    async def peek(self) -> int:
+        """How many messages arrived behind this turn."""
+        return await self._lanes.store.peek(self.claim)
+
+    async def absorb(self) -> tuple[InboxMessage, ...]:
+        """Take what arrived behind this turn into it."""
+        if not await self._lanes.store.peek(self.claim):
+            return ()
+        taken = await until_stored(lambda: self._lanes.store.absorb(self.claim))
+        self.messages += taken
+        return taken
+
+    async def step(self, messages: Sequence[ChatMessage], usage: Usage | None = None) -> None:
+        """Journal what just happened."""
+        await until_stored(lambda: self._lanes.store.step(self.claim, messages, usage))
+
+    async def commit(self, end: TurnEnd) -> list[Delivery]:
+        """End the turn: transcript, replies and the end of its messages in one transaction."""
+        self._lanes.look_again()
+        return await until_stored(lambda: self._lanes.store.commit(self.claim, end))
+
+
+Handler = Callable[[RunningTurn], Awaitable[None]]
+
+
+class Lanes:
+    """Claims ready lanes for one owner and runs their turns."""
+
+    def __init__(
+        self, store: Store, *, owner: str, platforms: Sequence[str], concurrency: int
+    ) -> None:
+        self.store = store
+        self.owner = owner
+        self._platforms = tuple(platforms)
+        self._concurrency = concurrency
+        self._running: dict[str, tuple[RunningTurn, asyncio.Task[None]]] = {}
+        self._ending: dict[str, set[asyncio.Task[None]]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._ready = asyncio.Event()
+        self._planned = asyncio.Event()
+        self._hurry = asyncio.Event()
+        self._draining = asyncio.Event()
+
+    # ── in ──
+
+    async def submit(
+        self,
+        lane: str,
+        dedupe: str,
+        message: InboundMessage,
+        *,
+        kind: InboxKind = "message",
+        user: str | None = None,
+        not_before: float | None = None,
+    ) -> Receipt:
+        """Accept a message; durable on return."""
+        # Woken now, the claim is queued right behind the message and shares its commit.
+        self._ready.set()
+        receipt = await self.store.submit(
+            lane, dedupe, message, kind=kind, user=user, not_before=not_before
+        )
+        if not_before is not None:
+            self._planned.set()
+        return receipt
+
+    async def schedule(self, job: Job) -> None:
+        await self.store.schedule(job)
+        self._planned.set()
+
+    async def unschedule(self, job_id: str) -> bool:
+        return await self.store.unschedule(job_id)
+
+    def look_again(self) -> None:
+        """Something may have become ready."""
+        self._ready.set()
+
+    # ── running ──
+
+    @property
+    def running(self) -> int:
+        return len(self._tasks)
+
+    def turn_of(self, lane: str) -> RunningTurn | None:
+        found = self._running.get(lane)
+        return found[0] if found else None
+
+    async def serve(self, handler: Handler) -> None:
+        """Run turns until cancelled. `drain` first for a gentle end."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._claim_for_ever(handler), name="lanes")
+            group.create_task(self._keep_time(), name="lanes-clock")
+
+    async def stop(
+        self, lane: str, *, drop_queued: bool = False, turn: int | None = None
+    ) -> Stopped:
+        """End the lane's running turn, or only that `turn`, and whatever it is doing, now."""
+        running = self.turn_of(lane)
+        stopped = await self.store.stop(
+            lane, drop_queued=drop_queued, said=running.said_so_far if running else None, turn=turn
+        )
+        if stopped.turn is not None:
+            self.cancel(lane, stopped.turn)
+        self._ready.set()
+        return stopped
+
+    def cancel(self, lane: str, turn: int) -> None:
+        """Stop the work of a turn whose rows are already ended."""
+        found = self._running.get(lane)
+        if found is None or found[0].claim.turn != turn:
+            return
+        del self._running[lane]
+        self._ending.setdefault(lane, set()).add(found[1])
+        found[1].cancel()
+
+    async def drain(self, timeout: float) -> int:
+        """Start nothing new, let running turns finish, then set them aside to be resumed."""
+        self._draining.set()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout):
+                while self._tasks and not self._hurry.is_set():
+                    await self._next_end()
+        left = tuple(self._tasks)
+        for task in left:
+            task.cancel()
+        if left:
+            await asyncio.wait(left, timeout=_GRACE_FOR_STOPPED)
+        return len(left)
+
+    def hurry(self) -> None:
+        """Wait no longer for running turns."""
+        self._hurry.set()
+
+    async def _next_end(self) -> None:
+        hurried = asyncio.create_task(self._hurry.wait())
+        try:
+            await asyncio.wait({*self._tasks, hurried}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            hurried.cancel()
+
+    async def _claim_for_ever(self, handler: Handler) -> None:
+        while True:
+            await self._ready.wait()
+            self._ready.clear()
+            free = self._concurrency - len(self._tasks)
+            if self._draining.is_set() or free <= 0:
+                continue
+            claims = await until_stored(
+                partial(self.store.claim, self.owner, free, self._platforms)
+            )
+            for claim in claims:
+                self._start(claim, handler)
+
+    def _start(self, claim: Claim, handler: Handler) -> None:
+        turn = RunningTurn(self, claim)
+        task = asyncio.create_task(self._run(turn, handler), name=f"turn-{claim.turn}")
+        self._running[claim.lane] = (turn, task)
+        self._tasks.add(task)
+        task.add_done_callback(lambda done: self._ended(turn, done))
+
+    def _ended(self, turn: RunningTurn, task: asyncio.Task[None]) -> None:
+        lane = turn.claim.lane
+        self._tasks.discard(task)
+        # A stale turn never clears what a fresher one registered.
+        if (current := self._running.get(lane)) is not None and current[1] is task:
+            del self._running[lane]
+        if (ending := self._ending.get(lane)) is not None:
+            ending.discard(task)
+            if not ending:
+                del self._ending[lane]
+        self._ready.set()
+
+    async def _run(self, turn: RunningTurn, handler: Handler) -> None:
+        """The supervisor of one turn: whatever happens in it stays in it."""
+        claim = turn.claim
+        if self._draining.is_set():
+            await self._set_aside(claim)
+            return
+        stopped_before = tuple(self._ending.get(claim.lane, ()))
+        try:
+            if stopped_before:
+                await asyncio.wait(stopped_before, timeout=_GRACE_FOR_STOPPED)
+            await handler(turn)
+        except LeaseLost:
+            _log.info("turn_lost", extra={"turn": claim.turn, "lane": claim.lane})
+        except asyncio.CancelledError:
+            if self._draining.is_set():
+                await self._set_aside(claim)
+            raise
+        except Exception:  # noqa: BLE001 - the supervisor: the turn is tried again, more slowly
+            _log.exception("turn_crashed", extra={"turn": claim.turn, "lane": claim.lane})
+            try:
+                await asyncio.sleep(min(0.05 * 2 ** min(claim.attempt, 10), 30.0))
+            finally:
+                await self._set_aside(claim)
+
+    async def _set_aside(self, claim: Claim) -> None:
+        with contextlib.suppress(LeaseLost):
+            await until_stored(lambda: self.store.release(claim))
+
+    async def _keep_time(self) -> None:
+        while True:
+            self._planned.clear()
+            next_at = await until_stored(self.store.tick)
+            self._ready.set()
+            nap = None if next_at is None else max(0.0, min(next_at - time.time(), _LONGEST_NAP))
+            try:
+                async with asyncio.timeout(nap):
+                    await self._planned.wait()
+            except TimeoutError:
+                continue

@@ -1,0 +1,121 @@
+"""What running turns say while they run, on its way to the surfaces that show it.
+
+Ephemeral: nothing here is stored, and a surface that cannot keep up gets fewer, longer pieces.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, replace
+
+from parley.protocol import SessionSource, TextDelta, TurnEvent
+
+__all__ = ["Live", "LiveEvent", "TurnEnded", "TurnStarted"]
+
+
+@dataclass(frozen=True, slots=True)
+class TurnStarted:
+    """A turn begins, or begins again after a restart."""
+
+    resumed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TurnEnded:
+    """Nothing more comes of this turn; its reply, if any, comes by the outbox."""
+
+    stopped: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class LiveEvent:
+    """One event of one turn, bound to where the turn came from."""
+
+    number: int
+    lane: str
+    turn: int
+    source: SessionSource
+    event: TurnEvent | TurnStarted | TurnEnded
+
+
+class _Place:
+    """Where an event waits."""
+
+    __slots__ = ("event",)
+
+    def __init__(self, event: LiveEvent) -> None:
+        self.event = event
+
+
+class _Subscription:
+    """A bounded buffer: past its length, text of the same turn runs together."""
+
+    def __init__(self, length: int) -> None:
+        self._waiting: deque[_Place] = deque()
+        self._newest: dict[int, _Place] = {}
+        self._length = length
+        self._arrived = asyncio.Event()
+
+    def put(self, event: LiveEvent) -> None:
+        if len(self._waiting) >= self._length and self._merged(event):
+            return
+        place = self._newest[event.turn] = _Place(event)
+        self._waiting.append(place)
+        self._arrived.set()
+
+    def _merged(self, event: LiveEvent) -> bool:
+        """Add text to the newest of its own turn; other turns may have spoken in between."""
+        newest = self._newest.get(event.turn)
+        if newest is None:
+            return False
+        before, after = newest.event.event, event.event
+        if not (isinstance(before, TextDelta) and isinstance(after, TextDelta)):
+            return False
+        newest.event = replace(newest.event, event=TextDelta(before.text + after.text))
+        return True
+
+    async def next(self) -> LiveEvent:
+        while not self._waiting:
+            self._arrived.clear()
+            await self._arrived.wait()
+        place = self._waiting.popleft()
+        if self._newest.get(place.event.turn) is place:
+            del self._newest[place.event.turn]
+        return place.event
+
+
+class Live:
+    """The events of all running turns, by platform."""
+
+    def __init__(self, *, buffer: int = 2000) -> None:
+        self._buffer = buffer
+        self._subscriptions: dict[str, list[_Subscription]] = {}
+        self._number = 0
+
+    def publish(
+        self,
+        lane: str,
+        turn: int,
+        source: SessionSource,
+        event: TurnEvent | TurnStarted | TurnEnded,
+    ) -> None:
+        subscriptions = self._subscriptions.get(source.platform)
+        if not subscriptions:
+            return
+        self._number += 1
+        live = LiveEvent(self._number, lane, turn, source, event)
+        for subscription in subscriptions:
+            subscription.put(live)
+
+    async def subscribe(self, platform: str) -> AsyncIterator[LiveEvent]:
+        """Events of this platform's turns from now on, numbered upwards."""
+        subscription = _Subscription(self._buffer)
+        subscriptions = self._subscriptions.setdefault(platform, [])
+        subscriptions.append(subscription)
+        try:
+            while True:
+                yield await subscription.next()
+        finally:
+            subscriptions.remove(subscription)

@@ -1,0 +1,64 @@
+"""What most tests stand on: a scripted model, a home that points at it, and its gateway."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+from parley.profiles import Profile
+from tests.gateway.house import House
+from tests.servers.scripted_model import ScriptedModel
+from tests.servers.stage import Stage
+
+__all__: list[str] = []
+
+# How long one example takes says more about the machine than about us.
+settings.register_profile("parley", deadline=None)
+settings.load_profile("parley")
+
+
+@pytest.fixture
+def stage() -> Stage:
+    """What the model is to say next; without a word from here it follows directives, or echoes."""
+    return Stage()
+
+
+@pytest.fixture
+async def model(stage: Stage) -> AsyncIterator[ScriptedModel]:
+    """A model on loopback, in this event loop."""
+    async with ScriptedModel(stage) as server:
+        yield server
+
+
+@pytest.fixture
+async def house(tmp_path: Path, model: ScriptedModel) -> AsyncIterator[House]:
+    """A home whose agent is answered by `model`, and the gateways that serve it."""
+    made = House(Profile("default", tmp_path / "home"), model)
+    yield made
+    await made.close()
+
+
+@pytest.fixture
+def far_model(stage: Stage) -> Iterator[ScriptedModel]:
+    """The same model in a thread of its own, for tests that wait for real processes."""
+    server = ScriptedModel(stage)
+    ready, loop = threading.Event(), asyncio.new_event_loop()
+    over = asyncio.Event()
+
+    async def serve() -> None:
+        async with server:
+            ready.set()
+            await over.wait()
+
+    thread = threading.Thread(target=lambda: loop.run_until_complete(serve()))
+    thread.start()
+    assert ready.wait(10)
+    yield server
+    loop.call_soon_threadsafe(over.set)
+    thread.join(10)
+    loop.close()
