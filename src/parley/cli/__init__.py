@@ -1,0 +1,122 @@
+"""The `parley` command: one file a verb, and only the verb that is asked for is loaded."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from typing import TYPE_CHECKING, NoReturn
+
+from parley.protocol import ParleyError
+
+if TYPE_CHECKING:
+    import typer
+
+__all__ = ["VERBS", "build_app", "run"]
+
+VERBS = ("chat", "setup", "doctor", "gateway", "model", "config", "sessions")
+_COMPLETION = "_PARLEY_COMPLETE"
+
+
+def run(arguments: Sequence[str]) -> None:
+    """Run one command. Whatever goes wrong becomes one sentence and an exit code."""
+    completing = _COMPLETION in os.environ
+    verb = next((word for word in arguments if not word.startswith("-")), None)
+    _tolerate_odd_terminals()
+    if verb is not None and verb not in VERBS and verb == arguments[0] and not completing:
+        _fail(_unknown(verb), code=2)
+    try:
+        try:
+            build_app((verb,) if verb in VERBS and not completing else VERBS)(
+                args=list(arguments), prog_name="parley"
+            )
+        finally:
+            # Here, and not when Python ends: nobody could say anything about it any more.
+            sys.stdout.flush()
+    except ParleyError as error:
+        _fail(str(error))
+    except KeyboardInterrupt:
+        raise SystemExit(130) from None
+    except BrokenPipeError:
+        # Nobody reads any more; keep Python from saying so when it closes stdout.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise SystemExit(141) from None
+    except Exception as error:  # noqa: BLE001 - the outermost supervisor: no traceback for people
+        _fail(_unexpected(error))
+
+
+def build_app(verbs: Sequence[str]) -> typer.Typer:
+    """The command with these verbs."""
+    import typer
+
+    from parley import __version__
+
+    app = typer.Typer(
+        name="parley",
+        help="Your AI agents in the chats you already use.",
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+
+    def version(asked: bool) -> None:
+        if asked:
+            sys.stdout.write(f"parley {__version__}\n")
+            raise typer.Exit
+
+    @app.callback()
+    def options(
+        version: bool = typer.Option(
+            False, "--version", "-V", callback=version, is_eager=True, help="Show the version."
+        ),
+    ) -> None: ...
+
+    for verb in verbs:
+        import_module(f"parley.cli.{verb}").register(app)
+    return app
+
+
+def _unknown(verb: str) -> str:
+    from difflib import get_close_matches
+
+    near = get_close_matches(verb, VERBS, n=1)
+    meant = f"did you mean `parley {near[0]}`?" if near else f"there are {', '.join(VERBS)}."
+    return f"There is no verb {verb!r}; {meant}"
+
+
+def _unexpected(error: Exception) -> str:
+    """Put the details into the log, where there is a home for one; returns what to say."""
+    import logging
+
+    from parley.config.logs import report_uncaught
+
+    if not logging.root.handlers:
+        from parley.cli._host import start_log
+        from parley.cli._shared import current_profile
+
+        # Without any handler Python would print the traceback itself.
+        logging.root.addHandler(logging.NullHandler())
+        with contextlib.suppress(ParleyError, OSError, RuntimeError):
+            profile = current_profile()
+            if profile.home.is_dir():
+                start_log(profile, level="info")
+    return report_uncaught(error)
+
+
+def _tolerate_odd_terminals() -> None:
+    """A character that cannot be shown becomes another one; a closed stream takes everything."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w", encoding="utf-8"))
+        elif isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
+
+
+def _fail(sentence: str, *, code: int = 1) -> NoReturn:
+    sys.stderr.write(f"parley: {sentence}\n")
+    raise SystemExit(code)

@@ -1,0 +1,307 @@
+"""The interactive chat: answers stream above a prompt that stays open.
+
+One prompt is always there, so that a person can add something, or stop, while an answer runs.
+Finished paragraphs are printed above it as Markdown; the paragraph being written stands over it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import getpass
+import os
+import re
+import sys
+import time
+from collections.abc import Iterable
+
+from prompt_toolkit import PromptSession
+from prompt_toolkit.completion import CompleteEvent, Completer, Completion
+from prompt_toolkit.document import Document
+from prompt_toolkit.formatted_text import StyleAndTextTuples
+from prompt_toolkit.history import FileHistory, History, InMemoryHistory
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.patch_stdout import patch_stdout
+from rich.console import Console
+from rich.markdown import Markdown
+from rich.text import Text
+
+from parley.cli._blocks import split_blocks
+from parley.cli._talk import Talk
+from parley.config.settings import Settings
+from parley.gateway.commands import COMMANDS
+from parley.profiles import Profile
+from parley.protocol import ParleyError
+from parley.surfaces.terminal.wire import Accepted, Deliver, Frame, Show
+
+__all__ = ["Screen"]
+
+_SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+_TAIL_LINES = 12
+_CONTROL_CODES = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+
+
+class Screen:
+    """One terminal, one conversation."""
+
+    def __init__(self, profile: Profile, settings: Settings, *, chat: str) -> None:
+        self._talk = Talk(profile, settings, chat=chat, user=_person())
+        self._profile = profile
+        self._answer = _Answer()
+        self._console = Console()
+        self._prompt: PromptSession[str] = PromptSession(
+            history=_history(profile),
+            completer=_Commands(),
+            complete_while_typing=True,
+            key_bindings=self._keys(),
+            multiline=True,
+            prompt_continuation="  ",
+            erase_when_done=True,
+            enable_open_in_editor=True,
+            mouse_support=False,
+        )
+        self._prompt.app.ttimeoutlen = 0.05
+
+    async def run(self) -> None:
+        with self._console.status("Starting…", spinner="dots"):
+            await self._talk.__aenter__()
+        try:
+            self._greet()
+            with patch_stdout(raw=True):
+                # Made anew: it must write through the patched stdout, above the prompt.
+                self._console = Console(file=sys.stdout, force_terminal=True)
+                async with asyncio.TaskGroup() as group:
+                    listening = group.create_task(self._listen())
+                    ticking = group.create_task(self._tick())
+                    await self._read()
+                    listening.cancel()
+                    ticking.cancel()
+        except* ParleyError as faults:
+            raise faults.exceptions[0] from None
+        finally:
+            await self._talk.__aexit__(None, None, None)
+
+    # ── what the person does ──
+
+    async def _read(self) -> None:
+        while True:
+            try:
+                text = await self._prompt.prompt_async(self._above_and_prompt)
+            except EOFError:
+                return
+            except KeyboardInterrupt:
+                continue
+            if not text.strip():
+                continue
+            if text.strip() in {"/exit", "/quit"}:
+                return
+            self._console.print(Text("› ", style="bold green") + Text(text.strip()))
+            try:
+                await self._talk.say(text)
+            except ParleyError as error:
+                self._console.print(Text(str(error), style="red"))
+
+    def _keys(self) -> KeyBindings:
+        keys = KeyBindings()
+
+        @keys.add("enter")
+        def _(event: KeyPressEvent) -> None:
+            buffer = event.current_buffer
+            if buffer.text.endswith("\\"):
+                buffer.delete_before_cursor()
+                buffer.insert_text("\n")
+            elif buffer.complete_state and buffer.complete_state.current_completion:
+                buffer.complete_state = None
+            else:
+                buffer.validate_and_handle()
+
+        @keys.add("escape", "enter")
+        @keys.add("c-j")
+        def _(event: KeyPressEvent) -> None:
+            event.current_buffer.insert_text("\n")
+
+        @keys.add("c-c")
+        def _(event: KeyPressEvent) -> None:
+            if self._answer.running:
+                event.app.create_background_task(self._stop())
+            elif event.current_buffer.text:
+                event.current_buffer.reset()
+            else:
+                self._console.print("[dim]Ctrl-D leaves.[/dim]")
+
+        @keys.add("c-d")
+        def _(event: KeyPressEvent) -> None:
+            if not event.current_buffer.text:
+                event.app.exit(exception=EOFError)
+
+        return keys
+
+    async def _stop(self) -> None:
+        await self._talk.say("/stop")
+
+    # ── what the gateway says ──
+
+    async def _listen(self) -> None:
+        async for frame in self._talk.frames():
+            await self._take(frame)
+            self._prompt.app.invalidate()
+
+    async def _take(self, frame: Frame) -> None:
+        answer = self._answer
+        match frame:
+            case Accepted(state="refused" | "rate_limited", why=why):
+                self._console.print(Text(why or "The message was not taken.", style="red"))
+            case Show(event="started", turn=turn):
+                self._answer = _Answer(turn, running=True)
+            case Show(event="text", text=text):
+                self._print_blocks(answer.add(text))
+            case Show(event="reset"):
+                if answer.reset():
+                    self._console.print("[dim](starting again)[/dim]")
+            case Show(event="step"):
+                self._print_blocks([answer.flush()])
+            case Show(event="tool", text=name):
+                answer.doing = name
+            case Show(event="tool_done", text=name, ok=ok):
+                answer.doing = ""
+                mark = Text("✓ ", style="green") if ok else Text("✗ ", style="red")
+                self._console.print(mark + Text(_harmless(name), style="dim"))
+            case Show(event="ended", text=why):
+                if why == "stopped":
+                    self._print_blocks([answer.flush()])
+                answer.running = False
+            case Deliver():
+                self._print_delivery(frame)
+                await self._talk.shown(frame)
+
+    def _print_delivery(self, delivery: Deliver) -> None:
+        answer = self._answer
+        # A reply may come late, when the next one already streams.
+        is_its_own = delivery.turn is not None and delivery.turn == answer.turn
+        if is_its_own and answer.streamed.strip() == delivery.text.strip():
+            self._print_blocks([answer.flush()])
+        elif delivery.kind == "error":
+            self._console.print(Text(_harmless(delivery.text), style="red"))
+        else:
+            self._print_blocks([delivery.text])
+        if is_its_own:
+            self._answer = _Answer()
+        self._console.print()
+
+    def _print_blocks(self, blocks: Iterable[str]) -> None:
+        for block in blocks:
+            if block.strip():
+                shown = _harmless(block.strip("\n"))
+                self._console.print(Markdown(shown, code_theme="ansi_dark"))
+
+    # ── above the prompt ──
+
+    def _above_and_prompt(self) -> StyleAndTextTuples:
+        answer = self._answer
+        shown: StyleAndTextTuples = []
+        tail = answer.rest.strip("\n")
+        if tail:
+            lines = tail.splitlines()[-_TAIL_LINES:]
+            shown.append(("", "\n".join(lines) + "\n"))
+        if answer.running:
+            frame = _SPINNER[int(time.monotonic() * 10) % len(_SPINNER)]
+            what = answer.doing or ("writing" if answer.streamed else "thinking")
+            shown.append(("ansicyan", f"{frame} "))
+            shown.append(("ansibrightblack", f"{what}… (Ctrl-C stops)\n"))
+        shown.append(("bold ansigreen", "› "))
+        return shown
+
+    async def _tick(self) -> None:
+        """Keep the spinner turning."""
+        while True:
+            await asyncio.sleep(0.1)
+            if self._answer.running:
+                self._prompt.app.invalidate()
+
+    def _greet(self) -> None:
+        welcome = self._talk.welcome
+        if welcome is None:
+            return
+        by = welcome.answered_by
+        self._console.print(
+            Text.assemble(("Parley", "bold"), f" {welcome.version} · answered by ", (by, "bold"))
+        )
+        if by.startswith("local · smollm2"):
+            self._console.print(
+                "[yellow]This small model runs on your machine. It is real but weak, and often "
+                "wrong.[/yellow]\n"
+                "[dim]A better one: [/dim]parley setup[dim] (your own provider or key), or "
+                "[/dim]parley model install qwen[dim] (1 GB, also local).[/dim]"
+            )
+        self._console.print(
+            "[dim]/help lists commands · Alt-Enter for a new line · Ctrl-D leaves[/dim]\n"
+        )
+
+
+class _Answer:
+    """What one running turn has streamed so far."""
+
+    def __init__(self, turn: int | None = None, *, running: bool = False) -> None:
+        self.turn = turn
+        self.running = running
+        self.doing = ""
+        self.streamed = ""
+        self.rest = ""
+
+    def add(self, text: str) -> list[str]:
+        """Take a piece in; returns the blocks that are finished by it."""
+        self.streamed += text
+        finished, self.rest = split_blocks(self.rest + text)
+        return finished
+
+    def flush(self) -> str:
+        """What was streamed and not yet printed."""
+        rest, self.rest = self.rest, ""
+        return rest
+
+    def reset(self) -> bool:
+        """Forget what was streamed; True when some of it was printed already."""
+        printed = self.streamed != self.rest
+        self.streamed = self.rest = ""
+        return printed
+
+
+class _Commands(Completer):
+    """Slash commands, with their line of help."""
+
+    def get_completions(
+        self, document: Document, complete_event: CompleteEvent
+    ) -> Iterable[Completion]:
+        word = document.text_before_cursor
+        if not word.startswith("/") or " " in word or "\n" in word:
+            return
+        for command in COMMANDS.values():
+            if command.name.startswith(word[1:].lower()):
+                yield Completion(
+                    f"/{command.name}",
+                    start_position=-len(word),
+                    display=f"/{command.name} {command.argument}".strip(),
+                    display_meta=command.summary,
+                )
+
+
+def _harmless(text: str) -> str:
+    """Without control codes: a model's words do not steer the person's terminal."""
+    return _CONTROL_CODES.sub("", text)
+
+
+def _history(profile: Profile) -> History:
+    """What was typed before, for its owner's eyes."""
+    file = profile.home / "chat_history"
+    try:
+        profile.home.mkdir(parents=True, exist_ok=True, mode=0o700)
+        os.close(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600))
+    except OSError:
+        return InMemoryHistory()
+    return FileHistory(str(file))
+
+
+def _person() -> str:
+    with contextlib.suppress(OSError, KeyError):
+        return getpass.getuser()
+    return ""

@@ -1,0 +1,130 @@
+"""One conversation with a gateway: the one that runs, or one started in this process.
+
+A connection that breaks is made again, and what was said into it is said again under the same
+id, so that nothing is lost and nothing counts twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import uuid
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from parley.cli._host import hosted_gateway
+from parley.gateway.home import HomeInUse, socket_path
+from parley.profiles import Profile
+from parley.protocol import ParleyError
+from parley.surfaces.terminal.client import Disconnected, TerminalClient
+from parley.surfaces.terminal.wire import (
+    LONGEST_LINE,
+    Accepted,
+    Deliver,
+    Frame,
+    Say,
+    Welcome,
+    encode,
+)
+
+if TYPE_CHECKING:
+    from parley.config.settings import Settings
+
+__all__ = ["Talk"]
+
+_OTHERS_START_WITHIN = 10.0
+_LONGEST_TEXT = f"{LONGEST_LINE // 1024 // 1024} MB at most"
+
+
+class Talk:
+    """`async with Talk(...)`, then `say` and read `frames`."""
+
+    def __init__(self, profile: Profile, settings: Settings, *, chat: str, user: str = "") -> None:
+        self._profile = profile
+        self._settings = settings
+        self._chat = chat
+        self._user = user
+        self._client: TerminalClient | None = None
+        self._hosting = AsyncExitStack()
+        self._unconfirmed: dict[str, str] = {}
+        self._seen: set[str] = set()
+        self.welcome: Welcome | None = None
+        self.hosted = False
+
+    async def __aenter__(self) -> Self:
+        await self._connect()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._client is not None:
+            await self._client.close()
+        await self._hosting.aclose()
+
+    async def say(self, text: str) -> str:
+        """Send a message; returns its id, which the reply names in `answers`."""
+        number = uuid.uuid4().hex
+        if len(encode(Say(number, text))) >= LONGEST_LINE:
+            raise ParleyError(f"That message is too long; it may have {_LONGEST_TEXT}.")
+        self._unconfirmed[number] = text
+        if self._client is not None:
+            with contextlib.suppress(Disconnected):
+                await self._client.say(number, text)
+        return number
+
+    async def shown(self, delivery: Deliver) -> None:
+        """The person has it."""
+        self._seen.add(delivery.key)
+        if self._client is not None:
+            with contextlib.suppress(Disconnected):
+                await self._client.ack(delivery.delivery)
+
+    async def frames(self) -> AsyncIterator[Frame]:
+        """Everything the gateway says, without repeats, across reconnections."""
+        while True:
+            if self._client is None:
+                await self._connect()
+            client = self._client
+            if client is None:
+                raise ParleyError("No gateway could be reached.")
+            try:
+                frame = await client.receive()
+            except Disconnected:
+                await client.close()
+                self._client = None
+                continue
+            if isinstance(frame, Accepted):
+                self._unconfirmed.pop(frame.id, None)
+            if isinstance(frame, Deliver) and frame.key in self._seen:
+                await self.shown(frame)
+                continue
+            yield frame
+
+    async def _connect(self) -> None:
+        """Join the gateway that runs; when there is none, be it."""
+        path = socket_path(self._profile)
+        deadline = asyncio.get_running_loop().time() + _OTHERS_START_WITHIN
+        while True:
+            with contextlib.suppress(Disconnected):
+                client = await TerminalClient.connect(path)
+                self.welcome = await client.hello(self._chat, user=self._user)
+                for number, text in self._unconfirmed.items():
+                    await client.say(number, text)
+                self._client = client
+                return
+            try:
+                await self._hosting.enter_async_context(
+                    hosted_gateway(self._profile, self._settings, kind="chat")
+                )
+                self.hosted = True
+            except HomeInUse:
+                # Someone else is just starting, or just stopping.
+                if asyncio.get_running_loop().time() > deadline:
+                    raise
+                await asyncio.sleep(0.05)

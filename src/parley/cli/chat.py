@@ -1,0 +1,69 @@
+"""`parley chat`: talk to your agent in the terminal, or ask it one thing."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from typing import TYPE_CHECKING
+
+from parley.cli._shared import current_profile, fail
+
+if TYPE_CHECKING:
+    import typer
+
+__all__ = ["register"]
+
+_MAIN_CHAT = "main"
+
+
+def register(parent: typer.Typer) -> None:
+    import typer
+
+    @parent.command()
+    def chat(
+        message: str | None = typer.Option(None, "--message", "-m", help="Ask this one thing."),
+        name: str | None = typer.Option(None, "--chat", "-c", help="A conversation of its own."),
+        go_on: bool = typer.Option(
+            False, "--continue", help="With -m or piped input: go on in the main conversation."
+        ),
+        as_json: bool = typer.Option(False, "--json", help="One JSON object on stdout."),
+    ) -> None:
+        """Talk to your agent. The conversation goes on where it was left.
+
+        With -m, or with input from a pipe, it answers once and ends; such a question is a
+        conversation of its own unless --chat or --continue is given.
+        """
+        if message is None and sys.stdin.isatty() and sys.stdout.isatty() and not as_json:
+            _open_screen(name or _MAIN_CHAT)
+        else:
+            _ask_once(message, _chat_for_one(name, go_on=go_on), as_json=as_json)
+
+
+def _chat_for_one(name: str | None, *, go_on: bool) -> str:
+    import uuid
+
+    if name is not None:
+        return name
+    return _MAIN_CHAT if go_on else f"once-{uuid.uuid4().hex[:12]}"
+
+
+def _ask_once(message: str | None, chat: str, *, as_json: bool) -> None:
+    from parley.cli._chat_once import ask_once
+    from parley.config import load_settings
+
+    text = message if message is not None else sys.stdin.buffer.read().decode(errors="replace")
+    if not text.strip():
+        fail('There is nothing to ask; try: parley chat -m "hello"')
+    profile = current_profile()
+    code = asyncio.run(
+        ask_once(profile, load_settings(profile), chat=chat, text=text, as_json=as_json)
+    )
+    raise SystemExit(code)
+
+
+def _open_screen(chat: str) -> None:
+    from parley.cli._chat_screen import Screen
+    from parley.config import load_settings
+
+    profile = current_profile()
+    asyncio.run(Screen(profile, load_settings(profile), chat=chat).run())

@@ -1,0 +1,47 @@
+"""The contract of a surface: start, stop, send; and what it can promise."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import ClassVar
+
+from parley.gateway.delivery import NotSent, Rejected, Unreachable
+from parley.gateway.intake import FrontDoor
+from parley.gateway.live import LiveEvent
+from parley.storage.contract import Delivery
+
+__all__ = ["NotSent", "Rejected", "Surface", "Unreachable"]
+
+
+class Surface(ABC):
+    """A place where people talk. A new one is a folder of its own and a line in the registry."""
+
+    platform: ClassVar[str]
+
+    supports_async_delivery: ClassVar[bool] = True
+    """Whether a reply can be delivered after the turn that asked for it."""
+
+    knows_repeats: ClassVar[bool] = False
+    """Whether the same delivery sent twice is shown once."""
+
+    vouches: ClassVar[bool] = False
+    """Whether the surface itself makes sure that every sender is the owner."""
+
+    @property
+    @abstractmethod
+    def where(self) -> str:
+        """In a few words, where people find it."""
+
+    @abstractmethod
+    async def start(self, door: FrontDoor) -> None: ...
+
+    @abstractmethod
+    async def stop(self) -> None: ...
+
+    @abstractmethod
+    async def send(self, delivery: Delivery) -> str | None:
+        """Deliver and return the platform's id; raise NotSent, Unreachable or Rejected."""
+
+    async def show(self, event: LiveEvent) -> None:
+        """Show what a running turn says; nothing by default."""
+        return

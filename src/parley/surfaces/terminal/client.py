@@ -1,0 +1,95 @@
+"""The terminal's end of the socket."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+from parley.protocol import ParleyError
+from parley.surfaces.terminal.wire import (
+    LONGEST_LINE,
+    Ack,
+    AskStatus,
+    Frame,
+    Hello,
+    Problem,
+    Say,
+    Status,
+    Welcome,
+    decode,
+    encode,
+)
+
+__all__ = ["Disconnected", "TerminalClient"]
+
+
+class Disconnected(ParleyError):
+    """The gateway went away."""
+
+
+class TerminalClient:
+    """One open conversation. Make it with `connect`."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+
+    @classmethod
+    async def connect(cls, path: Path) -> TerminalClient:
+        try:
+            reader, writer = await asyncio.open_unix_connection(path, limit=LONGEST_LINE)
+        except OSError as error:
+            raise Disconnected("No gateway is running here.") from error
+        return cls(reader, writer)
+
+    async def hello(self, chat: str, *, user: str = "") -> Welcome:
+        await self._send(Hello(chat, user))
+        answer = await self.receive()
+        if not isinstance(answer, Welcome):
+            raise Disconnected("The gateway did not answer as expected.")
+        return answer
+
+    async def say(self, number: str, text: str) -> None:
+        await self._send(Say(number, text))
+
+    async def ack(self, delivery: int) -> None:
+        await self._send(Ack(delivery))
+
+    async def status(self) -> Status:
+        """For a connection of its own: the next frame is the status."""
+        await self._send(AskStatus())
+        answer = await self.receive()
+        if not isinstance(answer, Status):
+            raise Disconnected("The gateway did not answer as expected.")
+        return answer
+
+    async def receive(self) -> Frame:
+        try:
+            line = await self._reader.readline()
+        except (OSError, ValueError) as error:
+            raise Disconnected("The connection to the gateway broke.") from error
+        if not line:
+            raise Disconnected("The gateway went away.")
+        frame = decode(line)
+        if isinstance(frame, Problem):
+            raise Disconnected(frame.sentence)
+        return frame
+
+    async def frames(self) -> AsyncIterator[Frame]:
+        while True:
+            yield await self.receive()
+
+    async def close(self) -> None:
+        self._writer.close()
+        try:
+            await self._writer.wait_closed()
+        except OSError:
+            return
+
+    async def _send(self, frame: Frame) -> None:
+        try:
+            self._writer.write(encode(frame))
+            await self._writer.drain()
+        except OSError as error:
+            raise Disconnected("The gateway went away.") from error

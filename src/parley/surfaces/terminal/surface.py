@@ -1,0 +1,275 @@
+"""The gateway's end of the terminal: a Unix socket that only the owner may open."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import socket
+import struct
+from pathlib import Path
+
+from parley.gateway.intake import FrontDoor
+from parley.gateway.live import LiveEvent, TurnEnded, TurnStarted
+from parley.protocol import (
+    InboundMessage,
+    ParleyError,
+    SessionSource,
+    StepTaken,
+    TextDelta,
+    TextReset,
+    ToolFinished,
+    ToolStarted,
+)
+from parley.storage.contract import Delivery
+from parley.surfaces.base import NotSent, Surface, Unreachable
+from parley.surfaces.terminal.wire import (
+    LONGEST_LINE,
+    Accepted,
+    Ack,
+    AskStatus,
+    BadFrame,
+    Deliver,
+    Frame,
+    Hello,
+    Problem,
+    Say,
+    Show,
+    Status,
+    Welcome,
+    decode,
+    encode,
+)
+
+__all__ = ["TerminalSurface"]
+
+_log = logging.getLogger("parley.terminal")
+
+_SHOWN_WITHIN = 10.0
+_MOST_UNREAD = 4 * 1024 * 1024
+
+
+class TerminalSurface(Surface):
+    """Serves terminals. A conversation may be open in several of them; all see the same."""
+
+    platform = "terminal"
+    knows_repeats = True
+    vouches = True
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._server: asyncio.Server | None = None
+        self._door: FrontDoor | None = None
+        self._open: dict[str, set[_Connection]] = {}
+        self._connections: set[_Connection] = set()
+        self._acks: dict[int, asyncio.Future[None]] = {}
+
+    @property
+    def where(self) -> str:
+        return "parley chat"
+
+    async def start(self, door: FrontDoor) -> None:
+        self._door = door
+        # Whoever starts a surface holds the home's lock: a socket that is there is a dead one's.
+        self._path.unlink(missing_ok=True)
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        old = os.umask(0o177)
+        try:
+            listener.bind(str(self._path))
+        except OSError as error:
+            listener.close()
+            raise ParleyError(f"The socket {self._path} cannot be made: {error}.") from error
+        finally:
+            os.umask(old)
+        self._server = await asyncio.start_unix_server(
+            self._serve, sock=listener, limit=LONGEST_LINE
+        )
+
+    async def stop(self) -> None:
+        if self._server is None:
+            return
+        self._server.close()
+        for connection in tuple(self._connections):
+            connection.close()
+        self._path.unlink(missing_ok=True)
+
+    async def send(self, delivery: Delivery) -> str | None:
+        chat = delivery.source.chat_id
+        terminals = self._open.get(chat)
+        if not terminals:
+            raise Unreachable("No terminal has this conversation open.")
+        shown: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._acks[delivery.id] = shown
+        frame = Deliver(
+            delivery=delivery.id,
+            key=delivery.dedupe,
+            kind=delivery.kind,
+            text=delivery.text,
+            answers=delivery.answers,
+            turn=delivery.turn,
+        )
+        for terminal in terminals:
+            terminal.put(frame)
+        try:
+            async with asyncio.timeout(_SHOWN_WITHIN):
+                await shown
+        except TimeoutError as error:
+            raise NotSent("No terminal confirmed it.", after=1.0) from error
+        finally:
+            self._acks.pop(delivery.id, None)
+        return None
+
+    async def show(self, event: LiveEvent) -> None:
+        terminals = self._open.get(event.source.chat_id)
+        frame = _as_frame(event) if terminals else None
+        if terminals and frame is not None:
+            for terminal in terminals:
+                terminal.put(frame)
+
+    def shown(self, delivery: int) -> None:
+        waiting = self._acks.get(delivery)
+        if waiting is not None and not waiting.done():
+            waiting.set_result(None)
+
+    def join(self, chat: str, connection: _Connection) -> None:
+        self._open.setdefault(chat, set()).add(connection)
+
+    def leave(self, chat: str, connection: _Connection) -> None:
+        terminals = self._open.get(chat, set())
+        terminals.discard(connection)
+        if not terminals:
+            self._open.pop(chat, None)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """The supervisor of one connection."""
+        door = self._door
+        if door is None or not _is_owner(writer):
+            writer.close()
+            return
+        connection = _Connection(self, door, reader, writer)
+        self._connections.add(connection)
+        try:
+            await connection.serve()
+        except (OSError, asyncio.IncompleteReadError):
+            pass
+        finally:
+            self._connections.discard(connection)
+            connection.close()
+
+
+class _Connection:
+    """One terminal."""
+
+    def __init__(
+        self,
+        surface: TerminalSurface,
+        door: FrontDoor,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+    ) -> None:
+        self._surface = surface
+        self._door = door
+        self._reader = reader
+        self._writer = writer
+        self._source: SessionSource | None = None
+
+    def put(self, frame: Frame) -> None:
+        """Write without waiting; a terminal that stops reading is let go."""
+        if self._writer.is_closing():
+            return
+        if self._writer.transport.get_write_buffer_size() > _MOST_UNREAD:
+            self.close()
+            return
+        self._writer.write(encode(frame))
+
+    def close(self) -> None:
+        if self._source is not None:
+            self._surface.leave(self._source.chat_id, self)
+            self._source = None
+        self._writer.close()
+
+    async def serve(self) -> None:
+        while not self._writer.is_closing():
+            try:
+                line = await self._reader.readline()
+            except ValueError:
+                self.put(Problem("That message is too long."))
+                return
+            if not line:
+                return
+            try:
+                await self._take(decode(line))
+            except BadFrame as error:
+                self.put(Problem(str(error)))
+
+    async def _take(self, frame: Frame) -> None:
+        match frame:
+            case Hello(chat=chat, user=user):
+                await self._hello(chat, user)
+            case Say(id=number, text=text):
+                self.put(await self._say(number, text))
+            case Ack(delivery=delivery):
+                self._surface.shown(delivery)
+            case AskStatus():
+                self.put(Status((await self._door.status()).to_dict()))
+            case _:
+                self.put(Problem("That frame goes the other way."))
+
+    async def _hello(self, chat: str, user: str) -> None:
+        if self._source is not None:
+            self._surface.leave(self._source.chat_id, self)
+        self._source = SessionSource(
+            platform=self._surface.platform,
+            chat_id=chat,
+            user_id="owner",
+            user_name=user or None,
+        )
+        status = await self._door.status()
+        self.put(Welcome(status.version, status.answered_by, status.pid))
+        self._surface.join(chat, self)
+        await self._door.back(self._source)
+
+    async def _say(self, number: str, text: str) -> Accepted:
+        if self._source is None:
+            return Accepted(number, "refused", "Say hello first.")
+        message = InboundMessage(self._source, text, event_id=number)
+        try:
+            receipt = await self._door.admit(message)
+        except ParleyError as error:
+            return Accepted(number, "refused", str(error))
+        return Accepted(number, receipt.state)
+
+
+def _as_frame(live: LiveEvent) -> Show | None:
+    match live.event:
+        case TurnStarted(resumed=resumed):
+            return Show(live.turn, "started", "resumed" if resumed else "")
+        case TextDelta(text=text):
+            return Show(live.turn, "text", text)
+        case TextReset():
+            return Show(live.turn, "reset")
+        case StepTaken():
+            return Show(live.turn, "step")
+        case ToolStarted(call=call):
+            return Show(live.turn, "tool", call.name)
+        case ToolFinished(call=call, ok=ok):
+            return Show(live.turn, "tool_done", call.name, ok)
+        case TurnEnded(stopped=stopped):
+            return Show(live.turn, "ended", "stopped" if stopped else "")
+        case _:
+            return None
+
+
+def _is_owner(writer: asyncio.StreamWriter) -> bool:
+    """The socket's mode keeps others out; where the kernel tells who calls, ask it as well."""
+    peer = writer.get_extra_info("socket")
+    if peer is None or not hasattr(socket, "SO_PEERCRED"):
+        return True
+    with contextlib.suppress(OSError):
+        size = struct.calcsize("3i")
+        _, uid, _ = struct.unpack(
+            "3i", peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size)
+        )
+        return bool(uid == os.getuid())
+    return False

@@ -1,0 +1,162 @@
+"""The frames between a terminal and the gateway: one JSON object a line, each with a `type`."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, fields
+from typing import Any, TypeAlias, get_args
+
+from parley.protocol import ParleyError
+
+__all__ = [
+    "LONGEST_LINE",
+    "Accepted",
+    "Ack",
+    "AskStatus",
+    "BadFrame",
+    "Deliver",
+    "Frame",
+    "Hello",
+    "Problem",
+    "Say",
+    "Show",
+    "Status",
+    "Welcome",
+    "decode",
+    "encode",
+]
+
+LONGEST_LINE = 4 * 1024 * 1024
+
+
+class BadFrame(ParleyError):
+    """The other end sent something that is no frame."""
+
+
+# ── from the terminal ──
+
+
+@dataclass(frozen=True, slots=True)
+class Hello:
+    """Join the conversation `chat`."""
+
+    chat: str
+    user: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Say:
+    """A message. The same `id` is the same message, however often it is sent."""
+
+    id: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ack:
+    """The delivery was shown to the person."""
+
+    delivery: int
+
+
+@dataclass(frozen=True, slots=True)
+class AskStatus:
+    pass
+
+
+# ── from the gateway ──
+
+
+@dataclass(frozen=True, slots=True)
+class Welcome:
+    version: str
+    answered_by: str
+    pid: int
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """What became of `Say`: `queued`, `duplicate`, `rate_limited`; or `refused` and why."""
+
+    id: str
+    state: str
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Show:
+    """A live event: `started`, `text`, `reset`, `step`, `tool`, `tool_done`, `ended`."""
+
+    turn: int
+    event: str
+    text: str = ""
+    ok: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Deliver:
+    """A reply to the messages `answers`; `key` is the same when it comes again."""
+
+    delivery: int
+    key: str
+    kind: str
+    text: str
+    answers: tuple[str, ...] = ()
+    turn: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    status: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    sentence: str
+
+
+Frame: TypeAlias = (
+    Hello | Say | Ack | AskStatus | Welcome | Accepted | Show | Deliver | Status | Problem
+)
+
+_BY_NAME: dict[str, type[Any]] = {kind.__name__.lower(): kind for kind in get_args(Frame)}
+
+# What JSON makes of each type that a frame's field has.
+_WIRE_TYPES: dict[str, type[Any] | tuple[type[Any], ...]] = {
+    "str": str,
+    "int": int,
+    "bool": bool,
+    "int | None": (int, type(None)),
+    "tuple[str, ...]": list,
+    "dict[str, Any]": dict,
+}
+
+
+def encode(frame: Frame) -> bytes:
+    record = {"type": type(frame).__name__.lower(), **asdict(frame)}
+    line = json.dumps(record, ensure_ascii=False, separators=(",", ":"))
+    # Half a surrogate pair, as a broken argument may hold one, has no UTF-8.
+    return line.encode(errors="replace") + b"\n"
+
+
+def decode(line: bytes) -> Frame:
+    """Unknown fields are ignored, so that either end may be a little newer."""
+    try:
+        record = json.loads(line)
+        frame: Frame = _build(_BY_NAME[record.pop("type")], record)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise BadFrame("The line is not a frame of this protocol.") from error
+    return frame
+
+
+def _build(kind: type[Any], record: dict[str, Any]) -> Any:
+    """The frame, or a `TypeError` when a value is missing or of another type."""
+    values = {}
+    for field in fields(kind):
+        if field.name not in record:
+            continue
+        value = record[field.name]
+        if not isinstance(value, _WIRE_TYPES[str(field.type)]):
+            raise TypeError(field.name)
+        values[field.name] = tuple(value) if isinstance(value, list) else value
+    return kind(**values)

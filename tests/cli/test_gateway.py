@@ -1,0 +1,181 @@
+"""`parley gateway run` and `status`, as real processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import urllib.error
+import urllib.request
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.household import Household
+from tests.servers.scripted_model import Reply, ScriptedModel
+from tests.servers.stage import Stage
+from tests.waiting import until_now
+
+
+def status(household: Household) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(household.run("gateway", "status", "--json").stdout)
+    return found
+
+
+def address(found: dict[str, Any]) -> str:
+    return next(str(s["where"]) for s in found["surfaces"] if s["platform"] == "api")
+
+
+def get(url: str) -> tuple[int, dict[str, Any]]:
+    try:
+        with urllib.request.urlopen(url, timeout=5) as answer:
+            return answer.status, json.load(answer)
+    except urllib.error.HTTPError as error:
+        return error.code, json.load(error)
+
+
+def test_it_serves_tells_and_stops(household: Household) -> None:
+    with household.gateway() as process:
+        found = status(household)
+        assert (found["running"], found["ready"], found["pid"]) == (True, True, process.pid)
+        told = household.run("gateway", "status")
+        assert told.returncode == 0
+        assert f"(process {process.pid}), serving" in told.stdout
+        assert "scripted · scripted" in told.stdout
+        assert get(address(found) + "/healthz") == (200, {"status": "ok"})
+        code, ready = get(address(found) + "/readyz")
+        assert (code, ready["ready"]) == (200, True)
+        process.send_signal(signal.SIGTERM)
+        out, err = process.communicate(timeout=15)
+    assert process.returncode == 0
+    assert out.endswith("Stopped.\n")
+    assert err == ""
+    assert not (household.home / "run" / "parley.sock").exists()
+
+
+def test_no_gateway_is_said_with_the_command_and_a_code_of_its_own(household: Household) -> None:
+    done = household.run("gateway", "status")
+    assert done.returncode == 3
+    assert done.stderr == (
+        "parley: No gateway is running here; start it with: parley gateway run\n"
+    )
+    done = household.run("gateway", "status", "--json")
+    assert (done.returncode, json.loads(done.stdout)) == (3, {"running": False})
+
+
+def test_ctrl_c_stops_it_too(household: Household) -> None:
+    with household.gateway() as process:
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=15)
+    assert process.returncode == 0
+
+
+def test_a_running_answer_may_finish_before_it_stops(
+    household: Household, far_model: ScriptedModel
+) -> None:
+    with household.gateway() as gateway:
+        asking = household.begin("chat", "-m", "[[delay 1]] slow")
+        until_now(lambda: far_model.open_streams == 1)
+        gateway.send_signal(signal.SIGTERM)
+        out, _ = asking.communicate(timeout=20)
+        assert out == "echo: [[delay 1]] slow\n"
+        gateway.communicate(timeout=15)
+    assert gateway.returncode == 0
+    assert far_model.total == 1
+
+
+def test_a_second_signal_stops_at_once_and_the_turn_is_finished_next_time(
+    household: Household, far_model: ScriptedModel, stage: Stage
+) -> None:
+    stage.then(Reply(text="never", delay=30))
+    with household.gateway() as gateway:
+        asking = household.begin("chat", "-m", "slow", "-c", "mine")
+        until_now(lambda: far_model.open_streams == 1)
+        asking.kill()
+        asking.communicate()
+        gateway.send_signal(signal.SIGTERM)
+        until_now(lambda: _line(gateway.stdout).startswith("Stopping"))
+        gateway.send_signal(signal.SIGTERM)
+        gateway.communicate(timeout=3)
+    assert gateway.returncode == 0
+    done = household.run("chat", "-m", "thanks", "-c", "mine")
+    # The one reply may answer both, when the second came before the first was asked again.
+    assert "echo: slow" in done.stderr + done.stdout
+    assert "thanks" in done.stdout
+
+
+def _line(stream: Any) -> str:
+    return str(stream.readline())
+
+
+def test_a_second_gateway_on_the_same_home_is_refused_with_the_process(
+    household: Household,
+) -> None:
+    with household.gateway() as first:
+        done = household.run("gateway", "run")
+        assert done.returncode == 1
+        assert done.stderr == (
+            f"parley: {household.home} is already served by `parley gateway run` "
+            f"(process {first.pid}); stop it first, or use it as it is.\n"
+        )
+        assert status(household)["pid"] == first.pid
+
+
+def test_a_killed_gateway_leaves_a_home_that_starts(household: Household) -> None:
+    with household.gateway() as process:
+        process.kill()
+        process.wait()
+    assert household.run("gateway", "status").returncode == 3
+    with household.gateway():
+        assert household.run("chat", "-m", "hello").stdout == "echo: hello\n"
+
+
+def test_a_port_in_use_is_said_with_the_command_and_terminals_are_served(
+    household: Household,
+) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        household = replace(household, port=port)
+        with household.gateway() as process:
+            found = status(household)
+            [fault] = [s["fault"] for s in found["surfaces"] if s["fault"]]
+            assert fault == (
+                f"Port {port} is in use by another program; free it, or choose another: "
+                "parley config set gateway.port 8643"
+            )
+            assert found["ready"] is False
+            assert "NOT SERVED: Port" in household.run("gateway", "status").stdout
+            assert household.run("chat", "-m", "hello").stdout == "echo: hello\n"
+            process.send_signal(signal.SIGTERM)
+            process.communicate(timeout=15)
+
+
+def test_a_long_home_is_served(tmp_path: Path, far_model: ScriptedModel) -> None:
+    deep = tmp_path / ("x" * 100) / "home"
+    deep.parent.mkdir()
+    household = Household(deep, far_model)
+    household.configure()
+    with household.gateway():
+        assert household.run("chat", "-m", "hello").stdout == "echo: hello\n"
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_home_that_is_not_ours_is_one_sentence(household: Household) -> None:
+    household.home.chmod(0o500)
+    done = household.run("gateway", "run")
+    assert done.returncode == 1
+    assert "cannot be used" in done.stderr
+
+
+def test_a_home_below_a_file_is_one_sentence(tmp_path: Path, far_model: ScriptedModel) -> None:
+    (tmp_path / "file").touch()
+    household = Household(tmp_path / "file" / "home", far_model)
+    done = household.run("gateway", "run")
+    assert done.returncode == 1
+    assert done.stderr.startswith("parley: ")
+    assert done.stderr.count("\n") == 1
