@@ -1,0 +1,1 @@
+"""What Parley costs: each file measures one thing and stands alone."""
