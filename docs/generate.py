@@ -1,0 +1,164 @@
+"""Write docs/reference/ from the code: `python -m docs.generate`. A test fails when they differ."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import typer
+from pydantic import BaseModel
+from typer.core import TyperGroup
+
+from parley.cli import VERBS, build_app
+from parley.config.env import OPTIONAL_ENV_VARS, EnvVar
+from parley.config.schema import Leaf, Section, Table, env_name, spot_at
+from parley.config.settings import Settings
+
+__all__ = ["REFERENCE", "main", "pages"]
+
+REFERENCE = Path(__file__).parent / "reference"
+_MADE = "<!-- Made from the code by `python -m docs.generate`: change it there. -->\n"
+_WIDTH = 80
+
+
+def main() -> None:
+    REFERENCE.mkdir(exist_ok=True)
+    for name, text in pages().items():
+        (REFERENCE / name).write_text(text, encoding="utf-8")
+        sys.stdout.write(f"docs/reference/{name}\n")
+
+
+def pages() -> dict[str, str]:
+    """Every page of the reference, by its file name."""
+    made = {"cli.md": _commands(), "settings.md": _settings(), "environment.md": _environment()}
+    return {name: "\n".join([_MADE, *lines]).rstrip() + "\n" for name, lines in made.items()}
+
+
+# ── commands ──
+
+
+def _commands() -> Iterator[str]:
+    yield "# Commands\n"
+    yield "What `--help` says of each. Scripts find exit codes in [operations](../operations.md).\n"
+    command = typer.main.get_command(build_app(VERBS))
+    yield from _command(
+        typer.Context(
+            command, info_name="parley", terminal_width=_WIDTH, **command.context_settings
+        )
+    )
+
+
+def _command(context: typer.Context) -> Iterator[str]:
+    yield f"## {context.command_path}\n"
+    yield f"```text\n{context.command.get_help(context).rstrip()}\n```\n"
+    if isinstance(context.command, TyperGroup):
+        for name, below in context.command.commands.items():
+            yield from _command(
+                typer.Context(below, info_name=name, parent=context, terminal_width=_WIDTH)
+            )
+
+
+# ── settings ──
+
+
+def _settings() -> Iterator[str]:
+    yield "# Settings\n"
+    yield "What `config.yaml` may hold; [configuration](../configuration.md) says how to change it."
+    yield "A variable in the last column, in the environment or in `.env`, is above the file."
+    yield from _section(Settings, Settings(), ())
+
+
+def _section(model: type[BaseModel], defaults: BaseModel, path: tuple[str, ...]) -> Iterator[str]:
+    fields = model.model_json_schema()["properties"]
+    if any(isinstance(spot_at((*path, name)), Leaf) for name in fields):
+        yield "| setting | wants | default | what it is | variable |"
+        yield "|---|---|---|---|---|"
+    for name, field in fields.items():
+        here = (*path, name)
+        if isinstance(spot_at(here), Leaf):
+            yield _row(here, field, getattr(defaults, name))
+    yield ""
+    for name in fields:
+        here = (*path, name)
+        match spot_at(here):
+            case Section(model=below):
+                yield f"## {'.'.join(here)}\n"
+                if words := _first_words(below):
+                    yield f"{words}\n"
+                yield from _section(below, getattr(defaults, name), here)
+            case Table(model=below):
+                yield f"## {'.'.join(here)}.NAME\n"
+                known = fields[name]["description"]
+                yield f"{_first_words(below)} NAME is yours to choose; {known}.\n"
+                yield from _section(below, below(), (*here, "NAME"))
+
+
+def _row(path: tuple[str, ...], field: dict[str, Any], default: object) -> str:
+    cells = (
+        f"`{'.'.join(path)}`",
+        _wants(field),
+        "" if default in (None, []) else f"`{_as_yaml(default)}`",
+        str(field.get("description", "")),
+        f"`{env_name(path)}`",
+    )
+    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
+
+
+def _wants(field: dict[str, Any]) -> str:
+    """The type in words, with its bounds."""
+    if "anyOf" in field:
+        field = next(kind for kind in field["anyOf"] if kind["type"] != "null")
+    if "enum" in field:
+        return " or ".join(f"`{value}`" for value in field["enum"])
+    words = {
+        "string": "text",
+        "boolean": "`true` or `false`",
+        "integer": "a whole number",
+        "number": "a number",
+        "array": "a list",
+    }[field["type"]]
+    low, high = field.get("minimum"), field.get("maximum")
+    if low is not None and high is not None:
+        return f"{words}, {low:g} to {high:g}"
+    return f"{words}, {low:g} or more" if low is not None else words
+
+
+def _as_yaml(value: object) -> str:
+    if isinstance(value, list):
+        return f"[{', '.join(map(str, value))}]"
+    return str(value) if isinstance(value, str) else json.dumps(value)
+
+
+def _first_words(model: type[BaseModel]) -> str:
+    return " ".join((model.__dict__.get("__doc__") or "").split())
+
+
+# ── environment ──
+
+
+def _environment() -> Iterator[str]:
+    yield "# Environment variables\n"
+    yield "Keys may stand in the environment or in `.env` of the profile's home; the environment"
+    yield "wins. Every [setting](settings.md) has a variable as well.\n"
+    categories = dict.fromkeys(variable["category"] for variable in OPTIONAL_ENV_VARS.values())
+    for category in categories:
+        yield f"## {category.capitalize()}\n"
+        yield "| variable | what it is | secret |"
+        yield "|---|---|---|"
+        for name, variable in OPTIONAL_ENV_VARS.items():
+            if variable["category"] == category:
+                yield _variable(name, variable)
+        yield ""
+
+
+def _variable(name: str, variable: EnvVar) -> str:
+    where = f" [Get one]({variable['url']})." if "url" in variable else ""
+    secret = "yes" if variable["password"] else "no"
+    return f"| `{name}` | {variable['description']}{where} | {secret} |"
+
+
+if __name__ == "__main__":
+    main()
