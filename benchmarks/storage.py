@@ -88,7 +88,7 @@ async def _cycle(store: SqliteStore, session: int, number: int) -> list[float]:
     times.append(time.perf_counter())
     (claim,) = await store.claim(_OWNER, 1, (PLATFORM,))
     times.append(time.perf_counter())
-    (handed,) = await store.commit(claim, greeting(claim.turn, source))
+    (handed,) = (await store.commit(claim, greeting(claim.turn, source))).handed
     times.append(time.perf_counter())
     await store.delivered(handed.id)
     times.append(time.perf_counter())

@@ -62,7 +62,7 @@ async def _talk_once(file: Path) -> None:
     message = InboundMessage(source, "hello there", event_id="stored")
     await store.submit(lane_of(0), "stored", message, user="owner")
     (claim,) = await store.claim("benchmark", 1, (PLATFORM,))
-    for delivery in await store.commit(claim, greeting(claim.turn, source)):
+    for delivery in (await store.commit(claim, greeting(claim.turn, source))).handed:
         await store.delivered(delivery.id)
     await store.close()
 

@@ -6,7 +6,7 @@ Imports nothing of ours. What flows between rooms is one of these frozen values.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from typing import Any, Literal, Self, TypeAlias
 
 __all__ = [
@@ -57,12 +57,16 @@ class SessionSource:
     profile: str | None = None
 
     def to_dict(self) -> dict[str, str]:
-        return {f.name: value for f in fields(self) if (value := getattr(self, f.name)) is not None}
+        return {
+            name: value for name in _SOURCE_FIELDS if (value := getattr(self, name)) is not None
+        }
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> Self:
-        known = {f.name for f in fields(cls)}
-        return cls(**{name: value for name, value in record.items() if name in known})
+        return cls(**{name: value for name, value in record.items() if name in _SOURCE_FIELDS})
+
+
+_SOURCE_FIELDS = tuple(field.name for field in fields(SessionSource))
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +77,14 @@ class Attachment:
     media_type: str
     path: str
     size: int
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "media_type": self.media_type,
+            "path": self.path,
+            "size": self.size,
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +98,16 @@ class InboundMessage:
     internal: bool = False
 
     def to_dict(self) -> dict[str, Any]:
-        record = {name: value for name, value in asdict(self).items() if value}
-        return record | {"source": self.source.to_dict(), "text": self.text}
+        record: dict[str, Any] = {
+            "source": self.source.to_dict(),
+            "text": self.text,
+            "event_id": self.event_id,
+        }
+        if self.attachments:
+            record["attachments"] = [item.to_dict() for item in self.attachments]
+        if self.internal:
+            record["internal"] = True
+        return record
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> Self:
@@ -113,6 +133,9 @@ class ToolCall:
     name: str
     arguments: Mapping[str, Any] = field(default_factory=dict)
 
+    def to_dict(self) -> dict[str, Any]:
+        return {"id": self.id, "name": self.name, "arguments": dict(self.arguments)}
+
 
 @dataclass(frozen=True, slots=True)
 class ChatMessage:
@@ -130,8 +153,26 @@ class ChatMessage:
     attachments: tuple[Attachment, ...] = ()
     note: str | None = None
 
+    @property
+    def size(self) -> int:
+        """Its length in bytes, more or less."""
+        calls = sum(len(call.name) + len(str(call.arguments)) + 16 for call in self.tool_calls)
+        return len(self.text.encode(errors="replace")) + calls
+
     def to_dict(self) -> dict[str, Any]:
-        return {name: value for name, value in asdict(self).items() if value not in (None, ())}
+        # By hand: this runs for every message, and `asdict` copies all it meets.
+        record: dict[str, Any] = {"role": self.role, "text": self.text}
+        if self.tool_calls:
+            record["tool_calls"] = [call.to_dict() for call in self.tool_calls]
+        if self.tool_call_id is not None:
+            record["tool_call_id"] = self.tool_call_id
+        if self.tool_name is not None:
+            record["tool_name"] = self.tool_name
+        if self.attachments:
+            record["attachments"] = [item.to_dict() for item in self.attachments]
+        if self.note is not None:
+            record["note"] = self.note
+        return record
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> Self:
@@ -148,10 +189,17 @@ class ChatMessage:
 
 @dataclass(frozen=True, slots=True)
 class HistoryEntry:
-    """A message of the transcript and its number there."""
+    """A message of the transcript and its number there.
+
+    Its size is taken once: a long conversation is measured again with every turn.
+    """
 
     id: int
     message: ChatMessage
+    size: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "size", self.message.size)
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,6 +281,7 @@ class Failed:
 
     sentence: str
     cause: str = ""
+    usage: Usage | None = None
 
 
 TurnEvent: TypeAlias = (

@@ -76,7 +76,7 @@ async def reply(
     await say(store, f"asks for {texts}", chat=chat, platform=platform)
     [claim] = await store.claim("owner-1", 1, [platform])
     drafts = tuple(a_draft(t, chat=chat, platform=platform, handover=handover) for t in texts)
-    return await store.commit(claim, TurnEnd("done", (), drafts))
+    return list((await store.commit(claim, TurnEnd("done", (), drafts))).handed)
 
 
 async def settled(store: Store) -> None:

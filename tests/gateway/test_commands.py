@@ -132,7 +132,7 @@ async def test_sessions_lists_this_conversations_sessions_only(house: House) -> 
     listed = (await desk.ask("/sessions")).splitlines()
     assert listed[0].startswith("1. **Second one**")
     assert listed[0].endswith("← here")
-    assert f"2. `{first.id}` · 1 turns" in listed[1]
+    assert f"2. `{first.id}` · 1 turn " in listed[1]
     assert listed[2] == ""
 
 
@@ -230,7 +230,7 @@ async def test_status_tells_what_is_going_on(house: House, stage: Stage) -> None
     await until(desk.streamed)
     told = await desk.ask("/status")
     assert "scripted · scripted" in told
-    assert "one is running" in told
+    assert "one running" in told
     assert "1 running, 0 waiting" in told
 
 

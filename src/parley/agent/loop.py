@@ -29,7 +29,6 @@ from parley.protocol import (
     ToolFinished,
     ToolStarted,
     TurnEvent,
-    Usage,
 )
 
 __all__ = ["AgentTask", "Limits", "run_agent"]
@@ -170,8 +169,9 @@ class _Loop:
         """Drop the oldest history that does not fit beside this turn and its answer."""
         task = self._task
         answer = task.max_output_tokens or window // 4
-        fixed = len(task.system.encode()) * 2 // 7 + sum(map(estimate_tokens, self._progress))
-        fixed += sum(len(str(tool.spec)) // 3 for tool in self._offered())
+        fixed = estimate_tokens(len(task.system.encode()))
+        fixed += sum(estimate_tokens(message.size) for message in self._progress)
+        fixed += sum(tool.size // 3 for tool in self._offered())
         index = first_kept(self._history, budget=max(0, window - answer - fixed))
         if index:
             self._history = self._history[index:]
@@ -201,9 +201,9 @@ class _Loop:
     def _final(self, reply: ModelReply) -> Final | Failed:
         text = reply.text.strip()
         if not text:
-            return Failed("The model gave an empty answer; `/retry` asks it again.", cause="empty")
-        usage: Usage = reply.usage
-        return Final(text if reply.complete else text + _CUT, usage)
+            sentence = "The model gave an empty answer; `/retry` asks it again."
+            return Failed(sentence, cause="empty", usage=reply.usage)
+        return Final(text if reply.complete else text + _CUT, reply.usage)
 
     # ── tools ──
 

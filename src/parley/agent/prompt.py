@@ -47,11 +47,8 @@ def build_system(soul: str, source: SessionSource, *, brief: bool = False) -> st
     return f"{soul.strip() or DEFAULT_SOUL}\n\n{note}."
 
 
-def estimate_tokens(message: ChatMessage) -> int:
-    """A little too many rather than too few, without a tokenizer."""
-    size = len(message.text.encode()) + sum(
-        len(call.name) + len(str(call.arguments)) + 16 for call in message.tool_calls
-    )
+def estimate_tokens(size: int) -> int:
+    """A little too many rather than too few, without a tokenizer, from a message's size."""
     return size * 2 // 7 + 8
 
 
@@ -61,7 +58,7 @@ def first_kept(history: Sequence[HistoryEntry], *, budget: int) -> int:
     When it does not, it is cut to half the budget, so that the beginning then stays the same for
     many turns; and only ever before a person's message.
     """
-    sizes = [estimate_tokens(entry.message) for entry in history]
+    sizes = [estimate_tokens(entry.size) for entry in history]
     if sum(sizes) <= budget:
         return 0
     # When the newest turn alone is more than half, it is kept as long as it fits at all.

@@ -48,7 +48,7 @@ class Screen:
         self._talk = Talk(profile, settings, chat=chat, user=_person())
         self._profile = profile
         self._answer = _Answer()
-        self._console = Console()
+        self._console = Console(highlight=False)
         self._prompt: PromptSession[str] = PromptSession(
             history=_history(profile),
             completer=_Commands(),
@@ -69,7 +69,7 @@ class Screen:
             self._greet()
             with patch_stdout(raw=True):
                 # Made anew: it must write through the patched stdout, above the prompt.
-                self._console = Console(file=sys.stdout, force_terminal=True)
+                self._console = Console(file=sys.stdout, force_terminal=True, highlight=False)
                 async with asyncio.TaskGroup() as group:
                     listening = group.create_task(self._listen())
                     ticking = group.create_task(self._tick())
@@ -228,10 +228,9 @@ class Screen:
         )
         if by.startswith("local · smollm2"):
             self._console.print(
-                "[yellow]This small model runs on your machine. It is real but weak, and often "
-                "wrong.[/yellow]\n"
-                "[dim]A better one: [/dim]parley setup[dim] (your own provider or key), or "
-                "[/dim]parley model install qwen[dim] (1 GB, also local).[/dim]"
+                "[yellow]This small model runs on your machine: real, but weak and often wrong."
+                "[/yellow]\n[dim]A better one:[/dim] parley setup [dim](your own provider)[/dim] "
+                "[dim]or[/dim] parley model install qwen [dim](1 GB)[/dim]"
             )
         self._console.print(
             "[dim]/help lists commands · Alt-Enter for a new line · Ctrl-D leaves[/dim]\n"

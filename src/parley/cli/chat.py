@@ -52,7 +52,9 @@ def _ask_once(message: str | None, chat: str, *, as_json: bool) -> None:
     from parley.config import load_settings
 
     text = message if message is not None else sys.stdin.buffer.read().decode(errors="replace")
-    if not text.strip():
+    # A newline at the end is the pipe's, not the person's; small models stumble over it.
+    text = text.strip()
+    if not text:
         fail('There is nothing to ask; try: parley chat -m "hello"')
     profile = current_profile()
     code = asyncio.run(

@@ -103,6 +103,8 @@ def _describe(status: dict[str, object]) -> str:
     for surface in _records(status["surfaces"]):
         fault = f"  NOT SERVED: {surface['fault']}" if surface["fault"] else ""
         lines.append(f"  {surface['platform']:<9} {surface['where']}{fault}")
+    faults = status["faults"]
+    lines += [f"  fault     {fault}" for fault in (faults if isinstance(faults, list) else [])]
     for note in _records(status["doubtful"]):
         what = "may not have arrived" if note["state"] == "unsure" else "was refused"
         lines.append(f"  reply {note['id']} {what} ({note['lane']}): {str(note['text'])[:60]}")

@@ -71,7 +71,8 @@ def list_(
     from parley.cli._transcript import as_list, session_record
 
     async def find(store: Store) -> list[SessionRecord]:
-        return await store.sessions(limit=limit)
+        found = await store.sessions(limit=10 * limit)
+        return [record for record in found if record.turns or record.title][:limit]
 
     records = asyncio.run(_with_store(current_profile(), find)) or []
     if as_json:

@@ -36,7 +36,9 @@ def setup(
     key_env: Annotated[
         str | None, typer.Option(help="The environment variable that holds the key.")
     ] = None,
-    key_stdin: Annotated[bool, typer.Option(help="Read the key from standard input.")] = False,
+    key_stdin: Annotated[
+        bool, typer.Option("--key-stdin", help="Read the key from standard input.")
+    ] = False,
     no_test: Annotated[bool, typer.Option("--no-test", help="Save without a live call.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:

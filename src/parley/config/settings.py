@@ -67,7 +67,9 @@ class ProviderSettings(_Section):
         default=None, description="tokens that fit, prompt and reply together"
     )
     max_output_tokens: Count | None = Field(default=None, description="longest reply, in tokens")
-    temperature: Annotated[float, Field(ge=0, le=2), Number] | None = None
+    temperature: Annotated[float, Field(ge=0, le=2), Number] | None = Field(
+        default=None, description="0: the likeliest words; higher: more varied ones"
+    )
     timeout_seconds: Seconds = Field(default=120.0, description="longest silence of the server")
     tools: bool = Field(default=True, description="whether the model is offered tools")
 
@@ -103,7 +105,7 @@ class AgentSettings(_Section):
 class GatewaySettings(_Section):
     """The process that serves the surfaces."""
 
-    host: str = "127.0.0.1"
+    host: str = Field(default="127.0.0.1", description="the address HTTP is served on")
     port: Annotated[int, Field(ge=0, le=65_535), Number] = Field(
         default=8642, description="0: any free port"
     )
@@ -117,7 +119,11 @@ class GatewaySettings(_Section):
 
 
 class LogSettings(_Section):
-    level: Literal["debug", "info", "warning", "error"] = "info"
+    """What is written to `logs/parley.log`."""
+
+    level: Literal["debug", "info", "warning", "error"] = Field(
+        default="info", description="the least important thing that is written"
+    )
 
 
 class Settings(_Section):

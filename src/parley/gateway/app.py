@@ -7,7 +7,8 @@ import logging
 import os
 import secrets
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Protocol
 
 from parley import __version__
@@ -99,6 +100,7 @@ class Gateway:
         self._started_at = time.monotonic()
         self._state = "starting"
         self._faults: dict[str, str] = {}
+        self._broken: dict[str, str] = {}
         self._tasks: list[asyncio.Task[None]] = []
 
     # ── the front door ──
@@ -121,6 +123,7 @@ class Gateway:
             answered_by=self._answered_by(),
             uptime_seconds=round(time.monotonic() - self._started_at, 1),
             state=self._state,
+            faults=tuple(self._broken.values()),
             running=health.running,
             queued=health.queued,
             undelivered=health.undelivered,
@@ -148,8 +151,8 @@ class Gateway:
             _log.info("resuming", extra={"turns": left})
         self._state = "serving"
         self._tasks = [
-            asyncio.create_task(self._lanes.serve(self._runner), name="lanes"),
-            asyncio.create_task(self._deliveries.serve(), name="deliveries"),
+            asyncio.create_task(self._keep("lanes", partial(self._lanes.serve, self._runner))),
+            asyncio.create_task(self._keep("deliveries", self._deliveries.serve)),
         ]
         self._lanes.look_again()
         await self._commands.recover()
@@ -180,6 +183,19 @@ class Gateway:
         """Wait no longer for running turns."""
         self._lanes.hurry()
 
+    async def _keep(self, name: str, serve: Callable[[], Awaitable[None]]) -> None:
+        """The supervisor of what runs for ever: a fault is told, and it begins again."""
+        pause = 0.5
+        while True:
+            try:
+                await serve()
+            except Exception as error:  # noqa: BLE001 - the supervisor
+                _log.exception("broke_off", extra={"part": name, "again_in": pause})
+                self._broken[name] = f"{name} broke off: {_first(error)}"
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, 30.0)
+            self._broken.pop(name, None)
+
     async def _open(self, surface: HostedSurface) -> None:
         try:
             await surface.start(self)
@@ -202,3 +218,10 @@ class Gateway:
             return menu.describe(None, None)
         except ParleyError as error:
             return str(error)
+
+
+def _first(error: BaseException) -> BaseException:
+    """What went wrong first, of several things that went wrong together."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error

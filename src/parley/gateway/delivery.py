@@ -11,7 +11,7 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Protocol
 
@@ -86,7 +86,7 @@ class Deliveries:
         surface = self._surfaces.get(platform)
         return surface is not None and surface.knows_repeats
 
-    def hand_over(self, leased: list[Delivery], platform: str) -> None:
+    def hand_over(self, leased: Sequence[Delivery], platform: str) -> None:
         """Send what a commit leased already, and look for the rest."""
         surface = self._surfaces.get(platform)
         if surface is None:
@@ -152,7 +152,7 @@ class Deliveries:
     async def _send(self, surface: SurfacePort, delivery: Delivery) -> None:
         """The supervisor of one send: what became of it is stored, come what may."""
         number, store, returns = delivery.id, self._store, self._returns
-        result: Callable[[], Awaitable[None]]
+        result: Callable[[], Awaitable[bool | None]]
         try:
             platform_id = await surface.send(delivery)
             result = partial(store.delivered, number, platform_id)
@@ -176,8 +176,9 @@ class Deliveries:
             else:
                 why = f"The send broke off and may have arrived: {error!r}"
                 result = partial(store.abandon_delivery, number, "unsure", why)
-        await until_stored(result)
-        self._wake[surface.platform].set()
+        # A confirmed reply that nothing waits behind is the end of it.
+        if await until_stored(result) is not False:
+            self._wake[surface.platform].set()
 
     async def _show_for_ever(self, surface: SurfacePort) -> None:
         async for event in self._live.subscribe(surface.platform):

@@ -56,7 +56,8 @@ class HomeLock:
     def __enter__(self) -> Self:
         run = self._profile.run
         try:
-            run.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self._profile.home.mkdir(parents=True, exist_ok=True, mode=0o700)
+            run.mkdir(exist_ok=True, mode=0o700)
             file = (run / "lock").open("a+", encoding="utf-8")
         except OSError as error:
             raise ParleyError(

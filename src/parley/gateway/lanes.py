@@ -36,13 +36,14 @@ _GRACE_FOR_STOPPED = 5.0
 class RunningTurn:
     """A turn while it runs: its rows, fenced, and what it has said so far."""
 
-    __slots__ = ("_lanes", "claim", "messages", "said")
+    __slots__ = ("_lanes", "claim", "messages", "more", "said")
 
     def __init__(self, lanes: Lanes, claim: Claim) -> None:
         self._lanes = lanes
         self.claim = claim
         self.messages = list(claim.messages)
         self.said = ""
+        self.more = claim.more
 
     @property
     def said_so_far(self) -> Said:
@@ -58,8 +59,9 @@ class RunningTurn:
 
     async def absorb(self) -> tuple[InboxMessage, ...]:
         """Take what arrived behind this turn into it."""
-        if not await self._lanes.store.peek(self.claim):
+        if not self.more:
             return ()
+        self.more = False
         taken = await until_stored(lambda: self._lanes.store.absorb(self.claim))
         self.messages += taken
         return taken
@@ -68,10 +70,14 @@ class RunningTurn:
         """Journal what just happened."""
         await until_stored(lambda: self._lanes.store.step(self.claim, messages, usage))
 
-    async def commit(self, end: TurnEnd) -> list[Delivery]:
+    async def commit(self, end: TurnEnd) -> Sequence[Delivery]:
         """End the turn: transcript, replies and the end of its messages in one transaction."""
-        self._lanes.look_again()
-        return await until_stored(lambda: self._lanes.store.commit(self.claim, end))
+        if self.more:  # likely so: the claim then shares the commit
+            self._lanes.look_again()
+        committed = await until_stored(lambda: self._lanes.store.commit(self.claim, end))
+        if committed.more:
+            self._lanes.look_again()
+        return committed.handed
 
 
 Handler = Callable[[RunningTurn], Awaitable[None]]
@@ -92,6 +98,7 @@ class Lanes:
         self._tasks: set[asyncio.Task[None]] = set()
         self._ready = asyncio.Event()
         self._planned = asyncio.Event()
+        self._full = False
         self._hurry = asyncio.Event()
         self._draining = asyncio.Event()
 
@@ -110,12 +117,19 @@ class Lanes:
         """Accept a message; durable on return."""
         # Woken now, the claim is queued right behind the message and shares its commit.
         self._ready.set()
+        self._expect_more(lane)
         receipt = await self.store.submit(
             lane, dedupe, message, kind=kind, user=user, not_before=not_before
         )
+        # Once more: the lane's turn may have begun meanwhile.
+        self._expect_more(lane)
         if not_before is not None:
             self._planned.set()
         return receipt
+
+    def _expect_more(self, lane: str) -> None:
+        if (running := self.turn_of(lane)) is not None:
+            running.more = True
 
     async def schedule(self, job: Job) -> None:
         await self.store.schedule(job)
@@ -196,13 +210,19 @@ class Lanes:
             await self._ready.wait()
             self._ready.clear()
             free = self._concurrency - len(self._tasks)
-            if self._draining.is_set() or free <= 0:
+            if self._draining.is_set():
+                continue
+            if free <= 0:
+                self._full = True
                 continue
             claims = await until_stored(
                 partial(self.store.claim, self.owner, free, self._platforms)
             )
             for claim in claims:
                 self._start(claim, handler)
+            self._full = len(claims) == free
+            if self._full and len(self._tasks) < self._concurrency:
+                self._ready.set()
 
     def _start(self, claim: Claim, handler: Handler) -> None:
         turn = RunningTurn(self, claim)
@@ -221,7 +241,8 @@ class Lanes:
             ending.discard(task)
             if not ending:
                 del self._ending[lane]
-        self._ready.set()
+        if self._full:
+            self._ready.set()
 
     async def _run(self, turn: RunningTurn, handler: Handler) -> None:
         """The supervisor of one turn: whatever happens in it stays in it."""
@@ -250,6 +271,7 @@ class Lanes:
     async def _set_aside(self, claim: Claim) -> None:
         with contextlib.suppress(LeaseLost):
             await until_stored(lambda: self.store.release(claim))
+        self._ready.set()
 
     async def _keep_time(self) -> None:
         while True:

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from parley.storage.contract import StoreError
+from parley.storage.contract import StoreUnavailable
 
 __all__ = ["until_stored"]
 
@@ -22,7 +22,7 @@ async def until_stored(call: Callable[[], Awaitable[T]]) -> T:
     while True:
         try:
             return await call()
-        except StoreError as error:
+        except StoreUnavailable as error:
             _log.error("store_fault", extra={"why": str(error), "again_in": pause})
             await asyncio.sleep(pause)
             pause = min(pause * 2, 30.0)

@@ -40,11 +40,16 @@ class GatewayStatus:
     queued: int
     undelivered: int
     surfaces: tuple[SurfaceStatus, ...]
+    faults: tuple[str, ...] = ()
     doubtful: tuple[DeliveryNote, ...] = ()
 
     @property
     def ready(self) -> bool:
-        return self.state == "serving" and all(s.fault is None for s in self.surfaces)
+        return (
+            self.state == "serving"
+            and not self.faults
+            and all(s.fault is None for s in self.surfaces)
+        )
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self) | {"ready": self.ready}

@@ -13,12 +13,12 @@ from parley.gateway.delivery import Deliveries
 from parley.gateway.lanes import RunningTurn
 from parley.gateway.live import Live, TurnEnded, TurnStarted
 from parley.gateway.persist import until_stored
+from parley.gateway.recall import Memories
 from parley.profiles import Profile
 from parley.protocol import (
     ChatMessage,
     Failed,
     Final,
-    HistoryEntry,
     HistoryTrimmed,
     StepTaken,
     TextDelta,
@@ -50,6 +50,7 @@ class TurnRunner:
     ) -> None:
         self._profile = profile
         self._store = store
+        self._memories = Memories(store)
         self._backend = backend
         self._live = live
         self._deliveries = deliveries
@@ -96,10 +97,7 @@ class TurnRunner:
 
     async def _read(self, running: RunningTurn) -> Turn:
         claim = running.claim
-        session, entries = await asyncio.gather(
-            self._store.session_of(claim.lane), self._store.transcript(claim.session)
-        )
-
+        remembered = await self._memories.of(claim)
         surface = self._deliveries.surface(claim.source.platform)
 
         async def steer() -> tuple[ChatMessage, ...]:
@@ -117,14 +115,10 @@ class TurnRunner:
             session_key=claim.lane,
             session_id=claim.session,
             source=claim.source,
-            history=tuple(
-                HistoryEntry(entry.id, entry.message)
-                for entry in entries
-                if entry.turn != claim.turn
-            ),
-            progress=tuple(entry.message for entry in entries if entry.turn == claim.turn),
-            provider=session.provider if session else None,
-            model=session.model if session else None,
+            history=remembered.history,
+            progress=tuple(entry.message for entry in remembered.progress),
+            provider=remembered.provider,
+            model=remembered.model,
             async_delivery=surface is not None and surface.supports_async_delivery,
             steer=steer,
             check=running.check,
@@ -159,7 +153,9 @@ class TurnRunner:
                 "turn_failed", extra={"turn": claim.turn, "lane": claim.lane, "cause": ending.cause}
             )
             said = ChatMessage("assistant", ending.sentence, note="failed")
-            end = TurnEnd("failed", (said,), (self._draft(running, ending.sentence, "error"),))
+            end = TurnEnd(
+                "failed", (said,), (self._draft(running, ending.sentence, "error"),), ending.usage
+            )
         else:
             said = ChatMessage("assistant", ending.text)
             draft = self._draft(running, ending.text, "reply")

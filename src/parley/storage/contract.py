@@ -15,6 +15,7 @@ from parley.protocol import ChatMessage, InboundMessage, ParleyError, SessionSou
 
 __all__ = [
     "Claim",
+    "Committed",
     "Delivery",
     "DeliveryState",
     "Draft",
@@ -28,6 +29,7 @@ __all__ = [
     "Nothing",
     "Outcome",
     "RateLimit",
+    "Recall",
     "Receipt",
     "ResumeSession",
     "RetryTurn",
@@ -41,6 +43,7 @@ __all__ = [
     "StoreClosed",
     "StoreError",
     "StoreHealth",
+    "StoreUnavailable",
     "TurnEnd",
     "UndoTurn",
 ]
@@ -48,6 +51,10 @@ __all__ = [
 
 class StoreError(ParleyError):
     """The store cannot be opened or used."""
+
+
+class StoreUnavailable(StoreError):
+    """The store cannot be used just now, such as on a full disk; later it may."""
 
 
 class StoreClosed(ParleyError):
@@ -101,6 +108,8 @@ class Claim:
     session: str
     source: SessionSource
     messages: tuple[InboxMessage, ...]
+    more: bool = False
+    """Whether further messages waited behind it when it was claimed."""
 
 
 # ── the transcript ────────────────────────────────────────────────────────────────────────────
@@ -114,6 +123,20 @@ class Entry:
     turn: int
     message: ChatMessage
     at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Recall:
+    """What a turn needs of its session: who was chosen to answer, and what was said.
+
+    With `since`, only the entries after that one, when what was before them still holds.
+    """
+
+    provider: str | None
+    model: str | None
+    revision: int
+    entries: tuple[Entry, ...]
+    whole: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,6 +218,14 @@ class Delivery:
     state: DeliveryState
     attempts: int
     at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """What a commit leaves to do: replies handed over to be sent, and whether more waits."""
+
+    handed: tuple[Delivery, ...]
+    more: bool
 
 
 # ── what a slash command changes ──────────────────────────────────────────────────────────────
@@ -325,8 +356,8 @@ class Store(Protocol):
     async def step(
         self, claim: Claim, messages: Sequence[ChatMessage], usage: Usage | None = None
     ) -> None: ...
-    async def commit(self, claim: Claim, end: TurnEnd) -> list[Delivery]:
-        """End the turn in one transaction; returns the deliveries handed over."""
+    async def commit(self, claim: Claim, end: TurnEnd) -> Committed:
+        """End the turn in one transaction."""
 
     async def release(self, claim: Claim) -> None:
         """Give the turn back unfinished: the next owner resumes it from its last step."""
@@ -362,6 +393,9 @@ class Store(Protocol):
     async def transcript(self, session: str, *, whole: bool = False) -> list[Entry]:
         """The session's entries from where its window starts, without undone turns."""
 
+    async def recall(self, session: str, *, revision: int = -1, since: int = 0) -> Recall:
+        """The transcript as a prompt needs it; at the same `revision` only what came `since`."""
+
     async def move_window(self, session: str, keep_from: int) -> None: ...
     async def sessions(
         self, *, lane: str | None = None, limit: int = 50, before: float | None = None
@@ -377,7 +411,9 @@ class Store(Protocol):
         """The oldest unsent reply of each lane of a platform, if it is due."""
 
     async def next_delivery_at(self, platform: str) -> float | None: ...
-    async def delivered(self, delivery: int, platform_id: str | None = None) -> None: ...
+    async def delivered(self, delivery: int, platform_id: str | None = None) -> bool:
+        """The surface confirmed it; returns whether more of its conversation waits."""
+
     async def retry_delivery(self, delivery: int, after: float | None, why: str) -> None:
         """Try again in `after` seconds; None parks it until `unpark`."""
 

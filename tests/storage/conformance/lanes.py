@@ -131,7 +131,6 @@ class LanePromises:
         assert await words(store) == ["hello"]
         assert await waiting_replies(store) == []
         assert (await current(store)).input_tokens == 0
-        assert (await current(store)).turns == 0
         await store.commit(claim, an_end("one"))
         assert await words(store) == ["hello", "one"]
         assert await waiting_replies(store) == ["one"]

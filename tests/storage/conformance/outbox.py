@@ -16,7 +16,7 @@ async def _reply(
     await say(store, f"asks for {texts}", chat=chat, platform=platform)
     [claim] = await store.claim(OWNER, 1, [platform])
     drafts = tuple(a_draft(text, chat=chat, platform=platform, handover=handover) for text in texts)
-    return claim, await store.commit(claim, TurnEnd("done", (), drafts))
+    return claim, list((await store.commit(claim, TurnEnd("done", (), drafts))).handed)
 
 
 async def _lease(store: Store, platform: str = PLATFORM, owner: str = OWNER) -> list[str]:
@@ -85,7 +85,7 @@ class OutboxPromises:
         await say(store, "once more")
         claim = await claim_one(store)
         again = a_draft("hi", handover=True)
-        assert await store.commit(claim, TurnEnd("done", (), (again,))) == []
+        assert (await store.commit(claim, TurnEnd("done", (), (again,)))).handed == ()
         assert await waiting_replies(store) == []
 
     async def test_a_retry_waits_as_long_as_asked(self, store: Store) -> None:

@@ -148,8 +148,8 @@ def _build_remote(
     key = (secret(variable) or "").strip() or None
     if key is None and not is_nearby(base_url):
         raise ProviderError(
-            f"The provider {name} needs a key: put it into {variable} in .env, or run "
-            "`parley setup`.",
+            f"The provider {name} needs a key: run `parley setup`, or "
+            f"`parley config set {variable}`.",
             kind="auth",
         )
     make = AnthropicProvider if kind == "anthropic" else OpenAIProvider

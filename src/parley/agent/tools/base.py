@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -60,6 +61,11 @@ class Tool(Generic[Arguments]):
     @cached_property
     def spec(self) -> ToolSpec:
         return ToolSpec(self.name, self.description, _plain_schema(self.arguments))
+
+    @cached_property
+    def size(self) -> int:
+        """How many characters the model is told about it."""
+        return len(json.dumps(self.spec.parameters)) + len(self.name) + len(self.description)
 
     async def run(self, call: ToolCall, context: ToolContext) -> ToolResult:
         """Whatever goes wrong becomes a result the model can act on."""

@@ -10,7 +10,12 @@ from parley.gateway.lanes import RunningTurn
 from parley.protocol import SessionSource
 from parley.storage.contract import Effect, Nothing, Outcome, Said, SessionRecord, Store
 
-__all__ = ["Command", "CommandCall", "Reply"]
+__all__ = ["Command", "CommandCall", "Reply", "count"]
+
+
+def count(number: int, one: str, many: str | None = None) -> str:
+    """`1 turn`, `2 turns`."""
+    return f"{number} {one if number == 1 else many or one + 's'}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from parley.gateway.commands.base import CommandCall, Reply
+from parley.gateway.commands.base import CommandCall, Reply, count
 from parley.storage.contract import (
     NewSession,
     Outcome,
@@ -108,7 +108,7 @@ async def _find(call: CommandCall, wanted: str) -> SessionRecord | None:
 def _line(number: int, record: SessionRecord) -> str:
     when = datetime.fromtimestamp(record.updated_at, UTC).strftime("%Y-%m-%d %H:%M UTC")
     here = " ← here" if record.current else ""
-    return f"{number}. {_name(record)} · {record.turns} turns · {when}{here}"
+    return f"{number}. {_name(record)} · {count(record.turns, 'turn')} · {when}{here}"
 
 
 def _name(record: SessionRecord) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from parley.gateway.commands.base import CommandCall, Reply
+from parley.gateway.commands.base import CommandCall, Reply, count
 from parley.protocol import ParleyError
 from parley.storage.contract import SetModel
 
@@ -15,9 +15,9 @@ async def status(call: CommandCall) -> Reply:
     lines = [
         f"Conversation `{session.id}`" + (f" — {session.title}" if session.title else ""),
         f"Answered by {_answered_by(call)}",
-        f"{session.turns} turns here · {'one is running' if call.running else 'none is running'}",
+        f"{count(session.turns, 'turn')} here, {'one' if call.running else 'none'} running",
         f"In this gateway: {health.running} running, {health.queued} waiting, "
-        f"{health.undelivered} replies on their way",
+        f"{count(health.undelivered, 'reply', 'replies')} on their way",
     ]
     if health.unsure:
         lines.append(f"{len(health.unsure)} replies may not have arrived: `parley gateway status`")
@@ -29,7 +29,7 @@ async def usage(call: CommandCall) -> Reply:
     cached = f" ({session.cached_tokens:,} from cache)" if session.cached_tokens else ""
     return Reply(
         f"This conversation: {session.input_tokens:,} tokens in{cached}, "
-        f"{session.output_tokens:,} out, {session.turns} turns."
+        f"{session.output_tokens:,} out, {count(session.turns, 'turn')}."
     )
 
 

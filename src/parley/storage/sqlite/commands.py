@@ -97,6 +97,7 @@ def _undo(
     if last is None:
         return Outcome(stopped=stopped, session=session), []
     db.execute(SQL["turn_undo"], {"turn": last["id"]})
+    db.execute(SQL["session_revise"], {"session": session.id})
     found = db.execute(SQL["inbox_of_turn"], {"turn": last["id"]}).fetchall()
     messages = [rows.inbox_message(row) for row in found]
     words = tuple(taken.message.text for taken in messages)

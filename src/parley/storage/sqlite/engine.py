@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from parley.storage.contract import StoreClosed, StoreError
+from parley.storage.contract import StoreClosed, StoreError, StoreUnavailable
 
 __all__ = ["Engine", "connect"]
 
@@ -23,6 +23,17 @@ T = TypeVar("T")
 Operation = Callable[[sqlite3.Connection], T]
 
 _GROUP = 256
+_PASSING = frozenset(
+    {
+        sqlite3.SQLITE_BUSY,
+        sqlite3.SQLITE_CANTOPEN,
+        sqlite3.SQLITE_FULL,
+        sqlite3.SQLITE_IOERR,
+        sqlite3.SQLITE_LOCKED,
+        sqlite3.SQLITE_NOMEM,
+        sqlite3.SQLITE_READONLY,
+    }
+)
 
 
 def connect(file: Path, *, read_only: bool = False) -> sqlite3.Connection:
@@ -146,7 +157,10 @@ def _told(error: Exception) -> Exception:
 
 
 def _fault(error: sqlite3.Error) -> StoreError:
-    fault = StoreError(f"The database cannot be used: {error}.")
+    # The lowest byte is the kind of the fault; the rest says more of it.
+    passing = getattr(error, "sqlite_errorcode", 0) & 0xFF in _PASSING
+    kind = StoreUnavailable if passing else StoreError
+    fault = kind(f"The database cannot be used: {error}.")
     fault.__cause__ = error
     return fault
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from parley.protocol import ChatMessage, InboundMessage, Usage
 from parley.storage.contract import (
     Claim,
-    Delivery,
+    Committed,
     InboxKind,
     InboxMessage,
     LeaseLost,
@@ -122,6 +122,7 @@ def _take(db: sqlite3.Connection, row: sqlite3.Row, owner: str, now: float) -> C
             },
         )
         turn = begun.lastrowid or 0
+        db.execute(SQL["session_begin"], {"session": session, "at": now})
         _take_message(db, message, session=session, turn=turn, now=now)
         messages = (message,)
     db.execute(SQL["lane_lease"], {"lane": lane, "owner": owner})
@@ -135,6 +136,7 @@ def _take(db: sqlite3.Connection, row: sqlite3.Row, owner: str, now: float) -> C
         session=session,
         source=source,
         messages=messages,
+        more=db.execute(SQL["inbox_next"], {"lane": lane, "now": now}).fetchone() is not None,
     )
 
 
@@ -192,15 +194,14 @@ def step(
     _count(db, held, usage, now=now)
 
 
-def commit(db: sqlite3.Connection, held: Claim, end: TurnEnd, *, now: float) -> list[Delivery]:
+def commit(db: sqlite3.Connection, held: Claim, end: TurnEnd, *, now: float) -> Committed:
     step(db, held, end.messages, end.usage, now=now)
     place = outbox.Place(held.lane, held.session, held.turn)
     handed = outbox.add(db, end.outbox, place, owner=held.owner, now=now)
     db.execute(SQL["inbox_finish_turn"], {"turn": held.turn})
     db.execute(SQL["turn_end"], {"turn": held.turn, "state": end.state, "at": now})
     db.execute(SQL["session_touch"], {"session": held.session, "at": now})
-    wake(db, held.lane, now=now)
-    return handed
+    return Committed(tuple(handed), more=wake(db, held.lane, now=now))
 
 
 def release(db: sqlite3.Connection, held: Claim, *, now: float) -> None:
@@ -209,13 +210,14 @@ def release(db: sqlite3.Connection, held: Claim, *, now: float) -> None:
     db.execute(SQL["lane_ready"], {"lane": held.lane})
 
 
-def wake(db: sqlite3.Connection, lane: str, *, now: float) -> None:
+def wake(db: sqlite3.Connection, lane: str, *, now: float) -> bool:
     """A lane with no turn is idle, or ready when a message waits; one in line keeps its place."""
     if db.execute(SQL["inbox_next"], {"lane": lane, "now": now}).fetchone() is None:
         db.execute(SQL["lane_idle"], {"lane": lane})
-    else:
-        db.execute(SQL["lane_let_go"], {"lane": lane})
-        db.execute(SQL["lane_ready"], {"lane": lane})
+        return False
+    db.execute(SQL["lane_let_go"], {"lane": lane})
+    db.execute(SQL["lane_ready"], {"lane": lane})
+    return True
 
 
 def stop(

@@ -11,7 +11,7 @@ from parley.storage.contract import Delivery, Draft
 from parley.storage.sqlite import rows
 from parley.storage.sqlite.queries import SQL
 
-__all__ = ["Place", "add", "doubtful", "lease", "recover"]
+__all__ = ["Place", "add", "confirm", "doubtful", "lease", "recover"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +81,12 @@ def lease(
     ).fetchall()
     taken = (db.execute(SQL["outbox_lease"], {"id": row["id"], "owner": owner}) for row in due)
     return [rows.delivery(row) for found in taken for row in found.fetchall()]
+
+
+def confirm(db: sqlite3.Connection, delivery: int, platform_id: str | None) -> bool:
+    """The reply arrived; whether another of its lane is still on its way."""
+    db.execute(SQL["outbox_sent"], {"id": delivery, "platform_id": platform_id})
+    return db.execute(SQL["outbox_behind"], {"id": delivery}).fetchone() is not None
 
 
 def recover(db: sqlite3.Connection, owner: str, repeatable: Sequence[str], *, now: float) -> None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import sqlite3
 
-from parley.storage.contract import Entry, SessionRecord
+from parley.storage.contract import Entry, Recall, SessionRecord
 from parley.storage.sqlite import rows
 from parley.storage.sqlite.queries import SQL
 
-__all__ = ["by_prefix", "current", "delete", "listing", "transcript"]
+__all__ = ["by_prefix", "current", "delete", "listing", "recall", "transcript"]
 
 _FAR_FUTURE = 1e12
 
@@ -21,6 +21,17 @@ def current(db: sqlite3.Connection, lane: str) -> SessionRecord | None:
 def transcript(db: sqlite3.Connection, session: str, *, whole: bool) -> list[Entry]:
     query = SQL["entries_all" if whole else "entries"]
     return [rows.entry(row) for row in db.execute(query, {"session": session})]
+
+
+def recall(db: sqlite3.Connection, session: str, *, revision: int, since: int) -> Recall:
+    values = {"session": session, "since": since}
+    found = db.execute(SQL["session_recall"], values).fetchone()
+    if found is None:
+        return Recall(None, None, -1, (), whole=True)
+    known = found["revision"] == revision
+    read = db.execute(SQL["entries_since" if known else "entries"], values)
+    entries = tuple(rows.entry(row) for row in read)
+    return Recall(found["provider"], found["model"], found["revision"], entries, whole=not known)
 
 
 def listing(

@@ -11,6 +11,7 @@ from typing import Literal
 from parley.protocol import ChatMessage, InboundMessage, Usage
 from parley.storage.contract import (
     Claim,
+    Committed,
     Delivery,
     Draft,
     Effect,
@@ -20,6 +21,7 @@ from parley.storage.contract import (
     Job,
     Outcome,
     RateLimit,
+    Recall,
     Receipt,
     Said,
     SessionRecord,
@@ -113,7 +115,7 @@ class SqliteStore:
     ) -> None:
         await self._engine.write(lambda db: lanes.step(db, claim, messages, usage, now=time.time()))
 
-    async def commit(self, claim: Claim, end: TurnEnd) -> list[Delivery]:
+    async def commit(self, claim: Claim, end: TurnEnd) -> Committed:
         return await self._engine.write(lambda db: lanes.commit(db, claim, end, now=time.time()))
 
     async def release(self, claim: Claim) -> None:
@@ -165,6 +167,11 @@ class SqliteStore:
     async def transcript(self, session: str, *, whole: bool = False) -> list[Entry]:
         return await self._engine.read(lambda db: sessions.transcript(db, session, whole=whole))
 
+    async def recall(self, session: str, *, revision: int = -1, since: int = 0) -> Recall:
+        return await self._engine.read(
+            lambda db: sessions.recall(db, session, revision=revision, since=since)
+        )
+
     async def move_window(self, session: str, keep_from: int) -> None:
         await self._run("session_window", session=session, keep_from=keep_from)
 
@@ -195,8 +202,8 @@ class SqliteStore:
 
         return await self._engine.read(operation)
 
-    async def delivered(self, delivery: int, platform_id: str | None = None) -> None:
-        await self._run("outbox_sent", id=delivery, platform_id=platform_id)
+    async def delivered(self, delivery: int, platform_id: str | None = None) -> bool:
+        return await self._engine.write(lambda db: outbox.confirm(db, delivery, platform_id))
 
     async def retry_delivery(self, delivery: int, after: float | None, why: str) -> None:
         next_at = None if after is None else time.time() + after

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from typing import Any, TypeAlias, get_args
 
 from parley.protocol import ParleyError
@@ -132,8 +132,14 @@ _WIRE_TYPES: dict[str, type[Any] | tuple[type[Any], ...]] = {
 }
 
 
+_NAMES: dict[type[Any], tuple[str, tuple[str, ...]]] = {
+    kind: (name, tuple(field.name for field in fields(kind))) for name, kind in _BY_NAME.items()
+}
+
+
 def encode(frame: Frame) -> bytes:
-    record = {"type": type(frame).__name__.lower(), **asdict(frame)}
+    name, members = _NAMES[type(frame)]
+    record = {"type": name, **{member: getattr(frame, member) for member in members}}
     line = json.dumps(record, ensure_ascii=False, separators=(",", ":"))
     # Half a surrogate pair, as a broken argument may hold one, has no UTF-8.
     return line.encode(errors="replace") + b"\n"

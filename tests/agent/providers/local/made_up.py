@@ -50,6 +50,7 @@ def make_up(server: FileServer, *, parts: int = 1, part_size: int = 600_000) -> 
         download_size=sum(len(body) for body in server.files.values()),
         pieces=pieces,
         context_window=512,
+        longest_reply=128,
         tools=False,
         licence="MIT",
         note="for tests",

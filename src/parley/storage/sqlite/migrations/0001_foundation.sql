@@ -6,6 +6,7 @@ CREATE TABLE session (
     provider      TEXT,
     model         TEXT,
     window_start  INTEGER NOT NULL DEFAULT 0,   -- the first entry later prompts begin with
+    revision      INTEGER NOT NULL DEFAULT 0,   -- raised when entries leave the prompt
     turns         INTEGER NOT NULL DEFAULT 0,
     input_tokens  INTEGER NOT NULL DEFAULT 0,
     output_tokens INTEGER NOT NULL DEFAULT 0,

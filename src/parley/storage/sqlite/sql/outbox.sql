@@ -10,6 +10,11 @@ ON CONFLICT (dedupe) DO NOTHING;
 -- Whether earlier replies of the lane are still on their way.
 SELECT 1 FROM outbox WHERE lane = :lane AND state IN ('waiting', 'sending') LIMIT 1;
 
+-- name: outbox_behind
+-- Whether more replies of this one's lane are on their way.
+SELECT 1 FROM outbox o JOIN outbox p ON p.lane = o.lane AND p.state IN ('waiting', 'sending')
+WHERE o.id = :id LIMIT 1;
+
 -- name: outbox_due
 -- The oldest open reply of each lane of a platform, if it may go now.
 SELECT * FROM outbox o

@@ -30,9 +30,13 @@ SELECT s.*, l.session IS NOT NULL AS current
 FROM session s LEFT JOIN lane l ON l.key = s.lane AND l.session = s.id
 WHERE s.id >= :prefix AND s.id < :beyond AND (:lane IS NULL OR s.lane = :lane) ORDER BY s.id LIMIT 20;
 
+-- name: session_begin
+-- A turn begins in this session.
+UPDATE session SET updated_at = :at, turns = turns + 1 WHERE id = :session;
+
 -- name: session_touch
 -- A turn ended in this session.
-UPDATE session SET updated_at = :at, turns = turns + 1 WHERE id = :session;
+UPDATE session SET updated_at = :at WHERE id = :session;
 
 -- name: session_count
 -- A model call was made in this session.
@@ -49,7 +53,21 @@ UPDATE session SET provider = :provider, model = :model WHERE id = :session;
 
 -- name: session_window
 -- Later prompts begin further on; never further back.
-UPDATE session SET window_start = max(window_start, :keep_from) WHERE id = :session;
+UPDATE session SET window_start = max(window_start, :keep_from), revision = revision + 1
+WHERE id = :session;
+
+-- name: session_revise
+-- Something that was said no longer counts.
+UPDATE session SET revision = revision + 1 WHERE id = :session;
+
+-- name: session_recall
+-- What a turn needs to know of its session.
+SELECT provider, model, revision FROM session WHERE id = :session;
+
+-- name: entries_since
+-- The newest entries of a transcript, without what was undone.
+SELECT e.id, e.turn, e.body, e.at FROM entry e JOIN turn t ON t.id = e.turn
+WHERE e.session = :session AND e.id > :since AND t.state <> 'undone' ORDER BY e.id;
 
 -- name: session_running
 -- Whether a turn of this session is under way.

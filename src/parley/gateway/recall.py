@@ -1,0 +1,80 @@
+"""What was said in a session, kept in memory for the sessions that talk just now.
+
+Reading a transcript anew for each turn would cost more the longer it is. The store tells whether
+what is remembered still holds; then only what came since is read.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass
+
+from parley.protocol import HistoryEntry
+from parley.storage.contract import Claim, Entry, Recall, Store
+
+__all__ = ["Memories", "Remembered"]
+
+_MOST_CHARACTERS = 8_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Remembered:
+    """A session as a turn sees it: what was said before it, and what it has said itself."""
+
+    provider: str | None
+    model: str | None
+    history: tuple[HistoryEntry, ...]
+    progress: tuple[Entry, ...]
+
+
+@dataclass(slots=True)
+class _Kept:
+    revision: int
+    last: int
+    history: tuple[HistoryEntry, ...]
+    characters: int
+
+
+class Memories:
+    """The histories of the sessions used last, bounded in size."""
+
+    def __init__(self, store: Store, *, most_characters: int = _MOST_CHARACTERS) -> None:
+        self._store = store
+        self._most = most_characters
+        self._kept: OrderedDict[str, _Kept] = OrderedDict()
+        self._characters = 0
+
+    async def of(self, claim: Claim) -> Remembered:
+        """Everything before the claimed turn, and what there is of the turn already."""
+        kept = self._kept.get(claim.session)
+        if kept is None:
+            found = await self._store.recall(claim.session)
+        else:
+            found = await self._store.recall(claim.session, revision=kept.revision, since=kept.last)
+        history = self._history(claim, kept, found)
+        progress = tuple(entry for entry in found.entries if entry.turn == claim.turn)
+        return Remembered(found.provider, found.model, history, progress)
+
+    def _history(self, claim: Claim, kept: _Kept | None, found: Recall) -> tuple[HistoryEntry, ...]:
+        before = () if kept is None or found.whole else kept.history
+        earlier = [entry for entry in found.entries if entry.turn != claim.turn]
+        history = before + tuple(HistoryEntry(entry.id, entry.message) for entry in earlier)
+        size = sum(len(entry.message.text) for entry in earlier)
+        if kept is not None and not found.whole:
+            size += kept.characters
+        self._forget(claim.session)
+        if found.revision >= 0:
+            last = history[-1].id if history else 0
+            self._keep(claim.session, _Kept(found.revision, last, history, size))
+        return history
+
+    def _keep(self, session: str, kept: _Kept) -> None:
+        self._kept[session] = kept
+        self._characters += kept.characters
+        while self._characters > self._most and self._kept:
+            self._forget(next(iter(self._kept)))
+
+    def _forget(self, session: str) -> None:
+        gone = self._kept.pop(session, None)
+        if gone is not None:
+            self._characters -= gone.characters

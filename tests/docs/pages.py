@@ -1,0 +1,112 @@
+"""The pages as the tests read them: their fences, their examples, their links."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+__all__ = [
+    "REPOSITORY",
+    "Fence",
+    "Step",
+    "fences",
+    "files",
+    "headings",
+    "matches",
+    "name_of",
+    "pages",
+    "prose",
+    "steps",
+]
+
+REPOSITORY = Path(__file__).parents[2]
+_FENCE = re.compile(r"^(?P<ticks>```+)(?P<language>\w*)\n(?P<body>.*?)^(?P=ticks)$", re.M | re.S)
+_ANYTHING = "…"
+
+
+@dataclass(frozen=True, slots=True)
+class Fence:
+    """A block of code in a page."""
+
+    language: str
+    body: str
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One command of an example, and what it is said to print."""
+
+    command: str
+    output: tuple[str, ...]
+
+    @property
+    def may_fail(self) -> bool:
+        return any(line.startswith("parley: ") for line in self.output)
+
+
+def files() -> list[Path]:
+    """Every file of the repository, also those that are not committed yet."""
+    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    try:
+        listed = subprocess.run(
+            command, cwd=REPOSITORY, capture_output=True, text=True, check=True
+        ).stdout
+        found = [REPOSITORY / name for name in listed.split("\0") if name]
+    except (OSError, subprocess.CalledProcessError):
+        # Unpacked from an archive: there is no git to ask, so what is ours is told by its name.
+        found = [file for file in REPOSITORY.rglob("*") if not _is_made(file)]
+    return sorted(file for file in found if file.is_file())
+
+
+def _is_made(file: Path) -> bool:
+    parts = file.relative_to(REPOSITORY).parts
+    return any(part == "__pycache__" or part[0] == "." for part in parts if part != ".ci")
+
+
+def pages() -> list[Path]:
+    return [file for file in files() if file.suffix == ".md"]
+
+
+def name_of(page: Path) -> str:
+    return str(page.relative_to(REPOSITORY))
+
+
+def fences(text: str, language: str) -> list[Fence]:
+    found = (Fence(each["language"], each["body"]) for each in _FENCE.finditer(text))
+    return [fence for fence in found if fence.language == language]
+
+
+def prose(text: str) -> str:
+    """The page without its blocks of code."""
+    return _FENCE.sub("", text)
+
+
+def headings(text: str) -> set[str]:
+    """The anchors of a page's headings, as GitHub makes them."""
+    titles = re.findall(r"^#+ +(.+)$", prose(text), re.M)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+def steps(text: str) -> list[Step]:
+    """Every `$ command` of the page's console blocks, in order."""
+    return [step for fence in fences(text, "console") for step in _steps(fence)]
+
+
+def _steps(fence: Fence) -> Iterator[Step]:
+    for part in re.split(r"^\$ ", fence.body, flags=re.M)[1:]:
+        command, *output = part.rstrip("\n").split("\n")
+        yield Step(command, tuple(output))
+
+
+def matches(output: tuple[str, ...], printed: str) -> bool:
+    """Whether this was printed; `…` is any text, on a line of its own any lines."""
+    pattern = "".join(
+        r"(?:.*\n)*?"
+        if line == _ANYTHING
+        else ".*".join(re.escape(part) for part in line.split(_ANYTHING)) + r"\n"
+        for line in output
+    )
+    return re.fullmatch(pattern, printed) is not None

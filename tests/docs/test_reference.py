@@ -1,0 +1,33 @@
+"""The reference says what the code says."""
+
+from __future__ import annotations
+
+from docs.generate import REFERENCE, pages
+
+from parley.cli import VERBS
+from parley.config import OPTIONAL_ENV_VARS
+from parley.config.schema import env_name, leaves
+
+
+def test_the_reference_is_as_the_code_makes_it() -> None:
+    on_disk = {file.name: file.read_text() for file in REFERENCE.iterdir()}
+    assert on_disk == pages(), "make it again with: python -m docs.generate"
+
+
+def test_every_setting_is_in_it_with_its_variable() -> None:
+    text = pages()["settings.md"]
+    for path, _ in leaves(["NAME"]):
+        row = next(line for line in text.splitlines() if line.startswith(f"| `{'.'.join(path)}` "))
+        assert row.endswith(f"| `{env_name(path)}` |")
+
+
+def test_every_variable_is_in_it() -> None:
+    text = pages()["environment.md"]
+    assert [name for name in OPTIONAL_ENV_VARS if f"| `{name}` |" not in text] == []
+
+
+def test_every_verb_is_in_it_with_its_options() -> None:
+    text = pages()["cli.md"]
+    assert [verb for verb in VERBS if f"## parley {verb}\n" not in text] == []
+    export = text.partition("## parley sessions export\n")[2].partition("\n## ")[0]
+    assert all(option in export for option in ("--format", "--output", "--force"))
