@@ -89,20 +89,21 @@ def mend(messages: Sequence[ChatMessage]) -> tuple[ChatMessage, ...]:
     """
     mended: list[ChatMessage] = []
     for index, message in enumerate(messages):
-        match message.role:
-            case "tool":
-                continue  # it comes with its call
-            case "assistant":
-                if message.note == "failed" or not (message.text or message.tool_calls):
-                    continue
-                if message.note == "interrupted":
-                    message = replace(message, text=f"{message.text}\n{_INTERRUPTED}")  # noqa: PLW2901
-                mended.append(message)
+        role, note = message.role, message.note
+        if role == "tool" or note == "failed":
+            continue  # a result comes with its call
+        if role == "user":
+            mended.append(message)
+        elif message.text or message.tool_calls:
+            mended.append(_marked(message) if note == "interrupted" else message)
+            if message.tool_calls:
                 results = _results_of(messages, index)
                 mended += [results.get(call.id) or _unknown(call) for call in message.tool_calls]
-            case "user":
-                mended.append(message)
     return tuple(mended)
+
+
+def _marked(message: ChatMessage) -> ChatMessage:
+    return replace(message, text=f"{message.text}\n{_INTERRUPTED}")
 
 
 def unanswered_calls(messages: Sequence[ChatMessage]) -> tuple[ToolCall, ...]:

@@ -21,7 +21,6 @@ from parley.agent.providers.render import (
     arguments_text,
     count,
     output_limit,
-    says_nothing,
     text_of,
 )
 from parley.protocol import ChatMessage, TextDelta, ToolCall, Usage
@@ -120,9 +119,15 @@ class OpenAIProvider:
         await self._server.close()
 
     def _payload(self, request: ModelRequest) -> bytes:
-        messages = [_render(message) for message in request.messages if not says_nothing(message)]
+        messages: list[JsonObject] = []
         if request.system:
-            messages.insert(0, {"role": "system", "content": request.system})
+            messages.append({"role": "system", "content": request.system})
+        for message in request.messages:
+            if message.tool_calls or message.attachments or message.role == "tool":
+                messages.append(_render(message))
+            elif message.role == "user" or message.text.strip():
+                # Nearly all of a long conversation: rendered here, as it is read every turn.
+                messages.append({"role": message.role, "content": message.text})
         body: JsonObject = {"model": self._model, "messages": messages}
         if request.tools:
             body["tools"] = [_render_tool(tool) for tool in request.tools]
