@@ -24,6 +24,7 @@ from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.patch_stdout import patch_stdout
 from rich.console import Console
 from rich.markdown import Markdown
+from rich.markup import escape
 from rich.text import Text
 
 from parley.cli._blocks import split_blocks
@@ -226,11 +227,12 @@ class Screen:
         self._console.print(
             Text.assemble(("Parley", "bold"), f" {welcome.version} · answered by ", (by, "bold"))
         )
+        parley = escape(os.environ.get("PARLEY_COMMAND", "parley"))
         if by.startswith("local · smollm2"):
             self._console.print(
                 "[yellow]This small model runs on your machine: real, but weak and often wrong."
-                "[/yellow]\n[dim]A better one:[/dim] parley setup [dim](your own provider)[/dim] "
-                "[dim]or[/dim] parley model install qwen [dim](1 GB)[/dim]"
+                f"[/yellow]\n[dim]A better one:[/dim] {parley} setup [dim](your provider)[/dim] "
+                f"[dim]or[/dim] {parley} model install qwen [dim](1 GB)[/dim]"
             )
         self._console.print(
             "[dim]/help lists commands · Alt-Enter for a new line · Ctrl-D leaves[/dim]\n"

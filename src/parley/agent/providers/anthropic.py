@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 
 from parley.agent.providers.anthropic_messages import render_messages, render_system, render_tools
 from parley.agent.providers.base import ModelEvent, ModelReply, ModelRequest, ProviderError
 from parley.agent.providers.calls import new_call_id, parse_arguments
-from parley.agent.providers.http import DONE, JsonObject, ModelServer, encode
-from parley.agent.providers.render import CHECK, arguments_text, count, output_limit
+from parley.agent.providers.http import DONE, JsonObject, encode
+from parley.agent.providers.remote import RemoteProvider
+from parley.agent.providers.render import arguments_text, count, output_limit
 from parley.protocol import TextDelta, ToolCall, Usage
 
 __all__ = ["AnthropicProvider"]
@@ -18,55 +19,16 @@ _VERSION = "2023-06-01"
 _DEFAULT_OUTPUT_TOKENS = 8192  # the format demands a limit
 
 
-class AnthropicProvider:
+class AnthropicProvider(RemoteProvider):
     """One model of one server that speaks the Messages format."""
 
-    def __init__(
-        self,
-        label: str,
-        *,
-        base_url: str,
-        api_key: str | None,
-        model: str,
-        context_window: int,
-        max_output_tokens: int | None = None,
-        temperature: float | None = None,
-        timeout_seconds: float = 120.0,
-        offers_tools: bool = True,
-        key_variable: str | None = None,
-    ) -> None:
-        self._server = ModelServer(
-            label,
-            base_url=base_url,
-            model=model,
-            headers={"anthropic-version": _VERSION, **({"x-api-key": api_key} if api_key else {})},
-            key=api_key,
-            key_variable=key_variable,
-            timeout_seconds=timeout_seconds,
-        )
-        self._path = "/messages" if self._server.path.endswith("/v1") else "/v1/messages"
-        self._label = label
-        self._model = model
-        self._context_window = context_window
-        self._offers_tools = offers_tools
-        self._max_output_tokens = max_output_tokens
-        self._temperature = temperature
-
     @property
-    def label(self) -> str:
-        return self._label
+    def _path(self) -> str:
+        return "/messages" if self._server.path.endswith("/v1") else "/v1/messages"
 
-    @property
-    def model(self) -> str:
-        return self._model
-
-    @property
-    def context_window(self) -> int:
-        return self._context_window
-
-    @property
-    def offers_tools(self) -> bool:
-        return self._offers_tools
+    @staticmethod
+    def _headers(api_key: str | None) -> Mapping[str, str]:
+        return {"anthropic-version": _VERSION, **({"x-api-key": api_key} if api_key else {})}
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         """Yield the reply's text as it comes, then the whole reply."""
@@ -84,14 +46,6 @@ class AnthropicProvider:
             if not reply.stop_reason or error.kind not in {"broken", "timeout"}:
                 raise
         yield self._finish(reply)
-
-    async def check(self) -> None:
-        async with aclosing(self.stream(CHECK)) as events:
-            async for _ in events:
-                pass
-
-    async def close(self) -> None:
-        await self._server.close()
 
     def _payload(self, request: ModelRequest) -> bytes:
         limit = output_limit(request.max_output_tokens, self._max_output_tokens)

@@ -15,9 +15,9 @@ from parley.agent.providers.base import (
     ToolSpec,
 )
 from parley.agent.providers.calls import CallFragments
-from parley.agent.providers.http import DONE, JsonObject, ModelServer, encode
+from parley.agent.providers.http import DONE, JsonObject, encode
+from parley.agent.providers.remote import RemoteProvider
 from parley.agent.providers.render import (
-    CHECK,
     arguments_text,
     count,
     output_limit,
@@ -34,58 +34,21 @@ _NOT_SUPPORTED = re.compile(
 _OLD_LIMIT, _NEW_LIMIT = "max_tokens", "max_completion_tokens"
 
 
-class OpenAIProvider:
-    """One model of one OpenAI-compatible server. `key_variable` is named when the key is wrong."""
+class OpenAIProvider(RemoteProvider):
+    """One model of one OpenAI-compatible server."""
 
-    def __init__(
-        self,
-        label: str,
-        *,
-        base_url: str,
-        api_key: str | None,
-        model: str,
-        context_window: int,
-        max_output_tokens: int | None = None,
-        temperature: float | None = None,
-        timeout_seconds: float = 120.0,
-        offers_tools: bool = True,
-        key_variable: str | None = None,
-    ) -> None:
-        self._server = ModelServer(
-            label,
-            base_url=base_url,
-            model=model,
-            headers={"Authorization": f"Bearer {api_key}"} if api_key else {},
-            key=api_key,
-            key_variable=key_variable,
-            timeout_seconds=timeout_seconds,
-        )
-        self._label = label
-        self._model = model
-        self._context_window = context_window
-        self._offers_tools = offers_tools
-        self._max_output_tokens = max_output_tokens
-        self._temperature = temperature
-        # What this server has shown that it does not take, so that it is asked for once only.
-        self._left_out: set[str] = set()
+    # What this server has shown that it does not take, so that it is asked for once only.
+    _left_out: frozenset[str] = frozenset()
+    _wants_new_limit = False
+
+    @property
+    def _limit_name(self) -> str:
         is_openai = self._server.peer.address.startswith("https://api.openai.com")
-        self._limit_name = _NEW_LIMIT if is_openai else _OLD_LIMIT
+        return _NEW_LIMIT if is_openai or self._wants_new_limit else _OLD_LIMIT
 
-    @property
-    def label(self) -> str:
-        return self._label
-
-    @property
-    def model(self) -> str:
-        return self._model
-
-    @property
-    def context_window(self) -> int:
-        return self._context_window
-
-    @property
-    def offers_tools(self) -> bool:
-        return self._offers_tools
+    @staticmethod
+    def _headers(api_key: str | None) -> Mapping[str, str]:
+        return {"Authorization": f"Bearer {api_key}"} if api_key else {}
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         """Yield the reply's text as it comes, then the whole reply."""
@@ -109,14 +72,6 @@ class OpenAIProvider:
                 if not is_option or not self._leave_out(str(error)):
                     raise
         yield self._finish(reply)
-
-    async def check(self) -> None:
-        async with aclosing(self.stream(CHECK)) as events:
-            async for _ in events:
-                pass
-
-    async def close(self) -> None:
-        await self._server.close()
 
     def _payload(self, request: ModelRequest) -> bytes:
         messages: list[JsonObject] = []
@@ -147,11 +102,11 @@ class OpenAIProvider:
         if not _NOT_SUPPORTED.search(refusal):
             return False
         if self._limit_name == _OLD_LIMIT and _OLD_LIMIT in refusal:
-            self._limit_name = _NEW_LIMIT
+            self._wants_new_limit = True
             return True
         for name in ("stream_options", _OLD_LIMIT, _NEW_LIMIT, "temperature"):
             if name in refusal and name not in self._left_out:
-                self._left_out.add(name)
+                self._left_out |= {name}
                 return True
         return False
 
