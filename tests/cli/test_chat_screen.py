@@ -74,6 +74,20 @@ def test_ctrl_c_stops_the_answer_and_the_program_lives(
     assert "half a word" not in str(household.asked())
 
 
+def test_who_leaves_does_not_wait_and_gets_the_answer_next_time(
+    household: Household, stage: Stage, far_model: ScriptedModel
+) -> None:
+    stage.then(Reply(text="never seen", delay=300), Reply(text="the answer after all"))
+    with household.chat() as screen:
+        screen.expect(PROMPT)
+        screen.send("hello" + ENTER)
+        until_now(lambda: far_model.open_streams == 1)
+        leave(screen)
+    with household.chat() as screen:
+        see(screen, "the answer after all")
+        leave(screen)
+
+
 def test_keys_for_lines_history_and_completion(household: Household) -> None:
     with household.chat() as screen:
         screen.expect(PROMPT)

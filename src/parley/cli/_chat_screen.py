@@ -231,8 +231,8 @@ class Screen:
         if by.startswith("local · smollm2"):
             self._console.print(
                 "[yellow]This small model runs on your machine: real, but weak and often wrong."
-                f"[/yellow]\n[dim]A better one:[/dim] {parley} setup [dim](your provider)[/dim] "
-                f"[dim]or[/dim] {parley} model install qwen [dim](1 GB)[/dim]"
+                f"[/yellow]\n[dim]A better one:[/dim] {parley} setup[dim], or [/dim]"
+                f"{parley} model install qwen"
             )
         self._console.print(
             "[dim]/help lists commands · Alt-Enter for a new line · Ctrl-D leaves[/dim]\n"

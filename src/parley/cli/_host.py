@@ -51,7 +51,8 @@ async def hosted_gateway(
         try:
             yield gateway
         finally:
-            await gateway.stop()
+            # Who leaves a chat does not want to wait: a running turn goes on at the next start.
+            await gateway.stop(at_once=kind == "chat")
 
 
 def _surfaces(

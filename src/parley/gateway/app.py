@@ -163,10 +163,11 @@ class Gateway:
             await self.stop()
             raise ParleyError(first)
 
-    async def stop(self) -> None:
+    async def stop(self, *, at_once: bool = False) -> None:
         """Let running turns finish for a while, set the others aside, and close everything."""
         self._state = "stopping"
-        interrupted = await self._lanes.drain(self._settings.gateway.drain_seconds)
+        seconds = 0.0 if at_once else self._settings.gateway.drain_seconds
+        interrupted = await self._lanes.drain(seconds)
         if interrupted:
             _log.info("set_aside", extra={"turns": interrupted})
         await self._deliveries.flush(_FLUSH_SECONDS)
