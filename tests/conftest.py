@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import threading
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -16,6 +17,9 @@ from tests.servers.scripted_model import ScriptedModel
 from tests.servers.stage import Stage
 
 __all__: list[str] = []
+
+# A run in the background begins with Ctrl-C ignored, and every program it starts inherits that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # How long one example takes says more about the machine than about us.
 settings.register_profile("parley", deadline=None)

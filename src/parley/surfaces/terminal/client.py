@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -22,6 +23,8 @@ from parley.surfaces.terminal.wire import (
 )
 
 __all__ = ["Disconnected", "TerminalClient"]
+
+_HEARD_WITHIN = 2.0
 
 
 class Disconnected(ParleyError):
@@ -81,11 +84,15 @@ class TerminalClient:
             yield await self.receive()
 
     async def close(self) -> None:
+        """Leave when the other end has read everything: what it says meanwhile would cut it off."""
+        with contextlib.suppress(OSError, TimeoutError, ValueError):
+            self._writer.write_eof()
+            async with asyncio.timeout(_HEARD_WITHIN):
+                while await self._reader.read(LONGEST_LINE):
+                    pass
         self._writer.close()
-        try:
+        with contextlib.suppress(OSError):
             await self._writer.wait_closed()
-        except OSError:
-            return
 
     async def _send(self, frame: Frame) -> None:
         try:
