@@ -37,6 +37,7 @@ class TerminalClient:
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
         self._writer = writer
+        self._left = False
 
     @classmethod
     async def connect(cls, path: Path) -> TerminalClient:
@@ -85,7 +86,11 @@ class TerminalClient:
 
     async def close(self) -> None:
         """Leave when the other end has read everything: what it says meanwhile would cut it off."""
-        with contextlib.suppress(OSError, TimeoutError, ValueError):
+        if self._left:
+            return
+        self._left = True
+        # RuntimeError: someone is reading just now, and will see the end themselves.
+        with contextlib.suppress(OSError, TimeoutError, RuntimeError):
             self._writer.write_eof()
             async with asyncio.timeout(_HEARD_WITHIN):
                 while await self._reader.read(LONGEST_LINE):
@@ -95,6 +100,8 @@ class TerminalClient:
             await self._writer.wait_closed()
 
     async def _send(self, frame: Frame) -> None:
+        if self._left:
+            raise Disconnected("This conversation was left.")
         try:
             self._writer.write(encode(frame))
             await self._writer.drain()
