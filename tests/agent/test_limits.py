@@ -179,3 +179,10 @@ async def test_results_count_towards_the_window(
     first, second = (request.json["messages"] for request in model.requests)
     assert len(second) < len(first)
     assert [m["role"] for m in second][-3:] == ["user", "assistant", "tool"]
+
+
+async def test_a_model_that_runs_away_is_stopped(provider: OpenAIProvider, stage: Stage) -> None:
+    stage.then(Reply(text="on and " * 300_000, chunks=300))
+    events = await run(make_task(provider))
+    assert isinstance(events[-1], Failed)
+    assert "1,000,000 characters" in events[-1].sentence

@@ -7,7 +7,7 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parley.cli._blocks import split_blocks
+from parley.cli._blocks import Blocks, split_blocks
 
 LINES = st.lists(
     st.sampled_from(["text", "", "```", "```python", "~~~", "- item", "    code", "````", " "]),
@@ -25,11 +25,10 @@ def test_blocks_and_rest_are_the_text(text: str) -> None:
 def test_the_pieces_a_text_comes_in_do_not_matter(text: str, cuts: list[int]) -> None:
     marks = sorted({min(cut, len(text)) for cut in cuts} | {0, len(text)})
     shown: list[str] = []
-    rest = ""
+    blocks = Blocks()
     for start, end in itertools.pairwise(marks):
-        finished, rest = split_blocks(rest + text[start:end])
-        shown += finished
-    assert (shown, rest) == split_blocks(text)
+        shown += blocks.add(text[start:end])
+    assert (shown, blocks.rest) == split_blocks(text)
 
 
 def test_a_paragraph_is_finished_by_a_blank_line() -> None:
@@ -45,3 +44,16 @@ def test_a_fence_is_kept_in_one_piece() -> None:
 def test_a_longer_fence_holds_a_shorter_one() -> None:
     text = "````\n```\n\n```\n````\n\n"
     assert split_blocks(text) == ([text], "")
+
+
+def test_an_odd_line_break_does_not_hold_up_what_follows() -> None:
+    text = "one\u2028two\x0cthree\n\n"
+    assert split_blocks(text + "four") == ([text], "four")
+
+
+def test_the_tail_is_short_however_long_the_block_is() -> None:
+    blocks = Blocks()
+    blocks.add("".join(f"line {number}\n" for number in range(100)))
+    assert blocks.tail(2, 100) == "line 98\nline 99"
+    blocks.add("y" * 100_000)
+    assert blocks.tail(2, 50) == "y" * 50

@@ -193,3 +193,13 @@ def test_a_gateway_that_is_stopped_is_taken_over_and_the_talk_goes_on(
         see(screen, "echo: are you there?")
         leave(screen)
     assert household.asked()[0] == "hello"
+
+
+def test_an_answer_to_one_question_does_not_steer_the_terminal(
+    household: Household, stage: Stage
+) -> None:
+    stage.then(Reply(text="red \x1b[31mhot\x1b]0;title\x07 end"))
+    with household.chat("-m", "hello") as screen:
+        screen.expect(pexpect.EOF)
+        shown = screen.before or ""
+    assert "red [31mhot]0;title end" in shown

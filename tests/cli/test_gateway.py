@@ -179,3 +179,43 @@ def test_a_home_below_a_file_is_one_sentence(tmp_path: Path, far_model: Scripted
     assert done.returncode == 1
     assert done.stderr.startswith("parley: ")
     assert done.stderr.count("\n") == 1
+
+
+def test_a_database_that_is_gone_is_said_and_not_written_to(household: Household) -> None:
+    with household.gateway():
+        file = household.home / "parley.db"
+        file.rename(household.home / "kept.db")
+        done = household.run("chat", "-m", "hello")
+        assert done.returncode == 1
+        assert "was removed or replaced" in done.stderr
+        (household.home / "kept.db").rename(file)
+        assert household.run("chat", "-m", "hello").stdout == "echo: hello\n"
+
+
+def test_what_is_said_while_the_gateway_stops_is_answered_by_the_next(
+    household: Household, stage: Stage, far_model: ScriptedModel
+) -> None:
+    stage.then(Reply(text="one two", chunks=2, chunk_delay=2))
+    with household.gateway() as gateway, household.begin("chat", "-m", "first") as first:
+        until_now(lambda: far_model.open_streams == 1)
+        gateway.send_signal(signal.SIGTERM)
+        assert gateway.stdout is not None
+        assert "Stopping" in gateway.stdout.readline()
+        second = household.run("chat", "-m", "second")
+        assert second.stdout == "echo: second\n", second.stderr
+        assert first.communicate(timeout=15)[0] == "one two\n"
+
+
+def test_a_gateway_that_does_not_answer_is_not_called_absent(household: Household) -> None:
+    with household.gateway() as gateway:
+        gateway.send_signal(signal.SIGSTOP)
+        try:
+            asked = household.begin("chat", "-m", "hello")
+            told = household.run("gateway", "status")
+            assert told.returncode == 1
+            assert f"process {gateway.pid}, which does not answer" in told.stderr
+            assert "does not answer" in asked.communicate(timeout=30)[1]
+        finally:
+            gateway.send_signal(signal.SIGCONT)
+        assert household.run("chat", "-m", "hello").stdout == "echo: hello\n"
+    assert (household.home / "run" / "lock").stat().st_mode & 0o077 == 0

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from parley.storage.contract import StoreClosed, StoreError
+from parley.storage.contract import StoreClosed, StoreError, StoreUnavailable
 from parley.storage.sqlite.engine import Engine
 
 
@@ -105,3 +105,15 @@ async def test_a_file_another_process_holds_is_waited_for(engine: Engine) -> Non
     other.execute("ROLLBACK")
     other.close()
     assert await late == "late"
+
+
+async def test_nothing_is_written_into_a_file_that_was_removed(
+    engine: Engine, tmp_path: Path
+) -> None:
+    await engine.write(partial(_add, text="before"))
+    (tmp_path / "some.db").rename(tmp_path / "elsewhere.db")
+    with pytest.raises(StoreUnavailable, match="was removed or replaced"):
+        await engine.write(partial(_add, text="lost"))
+    (tmp_path / "elsewhere.db").rename(tmp_path / "some.db")
+    await engine.write(partial(_add, text="after"))
+    assert await engine.read(_all) == ["before", "after"]

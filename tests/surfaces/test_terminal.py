@@ -236,7 +236,11 @@ async def test_a_stopped_gateway_ends_the_conversation_cleanly(line: Line, serve
 
 
 async def test_a_terminal_that_stops_reading_does_not_hold_up_others(
-    line: Line, served: House, socket_file: Path, stage: Stage, monkeypatch: pytest.MonkeyPatch
+    line: Line,
+    socket_file: Path,
+    stage: Stage,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     monkeypatch.setattr(terminal_surface, "_MOST_UNREAD", 100_000)
     # A reader takes in twice its limit, and then no more.
@@ -249,6 +253,7 @@ async def test_a_terminal_that_stops_reading_does_not_hold_up_others(
         assert len(text) == 200_000
     async with asyncio.timeout(5):
         assert len(await reader.read()) < 2_000_000, "it was let go"
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
     asleep.close()
 
 
@@ -336,3 +341,11 @@ async def test_a_terminal_that_vanishes_in_the_midst_harms_nobody(
         writer.write(b'{"type":"hello","chat":"main"}\n{"type":"say","id":"')
         writer.transport.abort()
     assert await line.ask("hello", "1") == "echo: hello"
+
+
+async def test_a_reply_whose_frame_is_longer_than_a_message_may_be_arrives(
+    line: Line, stage: Stage
+) -> None:
+    text = "\x01" * (LONGEST_LINE // 6 + 1)  # six bytes each, as JSON writes it
+    stage.then(Reply(text=text, chunks=4))
+    assert await line.ask("much", "1") == text

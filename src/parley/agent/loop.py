@@ -24,6 +24,7 @@ from parley.protocol import (
     HistoryEntry,
     HistoryTrimmed,
     StepTaken,
+    TextDelta,
     TextReset,
     ToolCall,
     ToolFinished,
@@ -36,6 +37,7 @@ __all__ = ["AgentTask", "Limits", "run_agent"]
 _WRAP_UP = (
     "You have used all the steps of this turn. Answer now with what you know; use no more tools."
 )
+_LONGEST_REPLY = 1_000_000  # characters: more is a model that runs away
 _CUT = "\n\n(The answer was cut at the model's length limit; say “go on” for the rest.)"
 
 
@@ -149,6 +151,7 @@ class _Loop:
 
     async def _follow(self, stream: AsyncIterator[ModelEvent]) -> AsyncGenerator[TurnEvent, None]:
         """Pass on the stream, each wait bounded by the turn's deadline."""
+        size = 0
         try:
             while True:
                 async with asyncio.timeout_at(self._deadline):
@@ -159,6 +162,13 @@ class _Loop:
                     self._reply = event
                     self._used += event.usage.input_tokens + event.usage.output_tokens
                 else:
+                    size += len(event.text) if isinstance(event, TextDelta) else 0
+                    if size > _LONGEST_REPLY:
+                        raise ProviderError(
+                            f"I stopped the model: its answer went on for more than "
+                            f"{_LONGEST_REPLY:,} characters; ask for less at a time.",
+                            kind="refused",
+                        )
                     yield event
         finally:
             close = getattr(stream, "aclose", None)

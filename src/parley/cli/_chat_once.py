@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 
+from parley.cli._plain import plain
 from parley.cli._shared import print_json
 from parley.cli._talk import Talk
 from parley.config.settings import Settings
@@ -31,7 +32,7 @@ async def ask_once(
                 case Deliver():
                     # An earlier reply that nobody was there for: said before the answer.
                     if not as_json:
-                        sys.stderr.write(f"(earlier) {frame.text}\n")
+                        sys.stderr.write(f"(earlier) {plain(frame.text)}\n")
                     await talk.shown(frame)
     return 1
 
@@ -43,7 +44,8 @@ def _print(reply: Deliver, chat: str, *, as_json: bool) -> int:
     if as_json:
         print_json({"reply": reply.text, "kind": reply.kind, "chat": chat, "turn": reply.turn})
     else:
-        sys.stdout.write(reply.text + "\n")
+        # A file or a pipe gets the words as they are; a terminal must not obey them.
+        sys.stdout.write((plain(reply.text) if sys.stdout.isatty() else reply.text) + "\n")
     sys.stdout.flush()
     return 0
 
@@ -52,5 +54,5 @@ def _print_fault(sentence: str, as_json: bool) -> int:
     if as_json:
         print_json({"error": sentence})
     else:
-        sys.stderr.write(f"parley: {sentence}\n")
+        sys.stderr.write(f"parley: {plain(sentence)}\n")
     return 1

@@ -27,7 +27,7 @@ from rich.markdown import Markdown
 from rich.markup import escape
 from rich.text import Text
 
-from parley.cli._blocks import split_blocks
+from parley.cli._blocks import Blocks
 from parley.cli._talk import Talk
 from parley.config.settings import Settings
 from parley.gateway.commands import COMMANDS
@@ -39,6 +39,7 @@ __all__ = ["Screen"]
 
 _SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _TAIL_LINES = 12
+_TAIL_CHARACTERS = 2000
 _CONTROL_CODES = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
@@ -96,7 +97,7 @@ class Screen:
                 continue
             if text.strip() in {"/exit", "/quit"}:
                 return
-            self._console.print(Text("› ", style="bold green") + Text(text.strip()))
+            self._console.print(Text("› ", style="bold green") + Text(_harmless(text.strip())))
             try:
                 await self._talk.say(text)
             except ParleyError as error:
@@ -200,13 +201,11 @@ class Screen:
     def _above_and_prompt(self) -> StyleAndTextTuples:
         answer = self._answer
         shown: StyleAndTextTuples = []
-        tail = answer.rest.strip("\n")
-        if tail:
-            lines = tail.splitlines()[-_TAIL_LINES:]
-            shown.append(("", "\n".join(lines) + "\n"))
+        if tail := answer.tail:
+            shown.append(("", tail + "\n"))
         if answer.running:
             frame = _SPINNER[int(time.monotonic() * 10) % len(_SPINNER)]
-            what = answer.doing or ("writing" if answer.streamed else "thinking")
+            what = answer.doing or ("writing" if answer.has_begun else "thinking")
             shown.append(("ansicyan", f"{frame} "))
             shown.append(("ansibrightblack", f"{what}… (Ctrl-C stops)\n"))
         shown.append(("bold ansigreen", "› "))
@@ -246,24 +245,40 @@ class _Answer:
         self.turn = turn
         self.running = running
         self.doing = ""
-        self.streamed = ""
-        self.rest = ""
+        self._pieces: list[str] = []
+        self._blocks = Blocks()
+        self._printed = False
+
+    @property
+    def streamed(self) -> str:
+        return "".join(self._pieces)
+
+    @property
+    def has_begun(self) -> bool:
+        return bool(self._pieces)
+
+    @property
+    def tail(self) -> str:
+        return self._blocks.tail(_TAIL_LINES, _TAIL_CHARACTERS)
 
     def add(self, text: str) -> list[str]:
         """Take a piece in; returns the blocks that are finished by it."""
-        self.streamed += text
-        finished, self.rest = split_blocks(self.rest + text)
+        self._pieces.append(text)
+        finished = self._blocks.add(text)
+        self._printed = self._printed or bool(finished)
         return finished
 
     def flush(self) -> str:
         """What was streamed and not yet printed."""
-        rest, self.rest = self.rest, ""
+        rest = self._blocks.flush()
+        self._printed = self._printed or bool(rest)
         return rest
 
     def reset(self) -> bool:
         """Forget what was streamed; True when some of it was printed already."""
-        printed = self.streamed != self.rest
-        self.streamed = self.rest = ""
+        printed, self._printed = self._printed, False
+        self._pieces.clear()
+        self._blocks = Blocks()
         return printed
 
 

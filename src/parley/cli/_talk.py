@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from parley.cli._host import hosted_gateway
-from parley.gateway.home import HomeInUse, socket_path
+from parley.gateway.home import HomeInUse, Silent, holder_of, socket_path
 from parley.profiles import Profile
 from parley.protocol import ParleyError
 from parley.surfaces.terminal.client import Disconnected, TerminalClient
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 __all__ = ["Talk"]
 
 _OTHERS_START_WITHIN = 10.0
+_WELCOMED_WITHIN = 15.0
 _LONGEST_TEXT = f"{LONGEST_LINE // 1024 // 1024} MB at most"
 
 
@@ -100,6 +101,8 @@ class Talk:
                 self._client = None
                 continue
             if isinstance(frame, Accepted):
+                if frame.state == "later":
+                    continue  # it stays unconfirmed, and is said again to the next gateway
                 self._unconfirmed.pop(frame.id, None)
             if isinstance(frame, Deliver) and frame.key in self._seen:
                 await self.shown(frame)
@@ -113,7 +116,12 @@ class Talk:
         while True:
             with contextlib.suppress(Disconnected):
                 client = await TerminalClient.connect(path)
-                self.welcome = await client.hello(self._chat, user=self._user)
+                try:
+                    async with asyncio.timeout(_WELCOMED_WITHIN):
+                        self.welcome = await client.hello(self._chat, user=self._user)
+                except TimeoutError as error:
+                    await client.close()
+                    raise Silent(self._profile.home, holder_of(self._profile)) from error
                 for number, text in self._unconfirmed.items():
                     await client.say(number, text)
                 self._client = client

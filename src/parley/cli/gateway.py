@@ -9,7 +9,7 @@ import sys
 import typer
 
 from parley.cli._shared import current_profile, fail, print_json
-from parley.gateway.home import holder_of, socket_path
+from parley.gateway.home import Silent, holder_of, socket_path
 from parley.gateway.status import GatewayStatus
 
 __all__ = ["register"]
@@ -79,7 +79,8 @@ async def _ask_status() -> dict[str, object] | None:
     from parley.surfaces.terminal.client import Disconnected, TerminalClient
 
     profile = current_profile()
-    if holder_of(profile) is None:
+    holder = holder_of(profile)
+    if holder is None:
         return None
     try:
         client = await TerminalClient.connect(socket_path(profile))
@@ -88,7 +89,9 @@ async def _ask_status() -> dict[str, object] | None:
                 return (await client.status()).status
         finally:
             await client.close()
-    except (Disconnected, TimeoutError):
+    except TimeoutError as error:
+        raise Silent(profile.home, holder) from error
+    except Disconnected:
         return None
 
 

@@ -17,7 +17,7 @@ from parley.config.settings import Settings
 from parley.gateway.access import Access
 from parley.gateway.commands import Commands
 from parley.gateway.delivery import Deliveries, SurfacePort
-from parley.gateway.intake import FrontDoor, Intake
+from parley.gateway.intake import FrontDoor, Intake, Stopping
 from parley.gateway.lanes import Lanes
 from parley.gateway.live import Live
 from parley.gateway.routing import Router
@@ -107,7 +107,7 @@ class Gateway:
 
     async def admit(self, message: InboundMessage) -> Receipt:
         if self._state != "serving":
-            raise ParleyError("The gateway is stopping; please try again in a moment.")
+            raise Stopping("The gateway is stopping; please try again in a moment.")
         return await self._intake.admit(message)
 
     async def back(self, source: SessionSource) -> None:

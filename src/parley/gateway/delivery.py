@@ -18,7 +18,7 @@ from typing import Protocol
 from parley.gateway.live import Live, LiveEvent
 from parley.gateway.persist import until_stored
 from parley.protocol import ParleyError
-from parley.storage.contract import Delivery, Store
+from parley.storage.contract import Delivery, Store, StoreUnavailable
 
 __all__ = ["Deliveries", "NotSent", "Rejected", "SurfacePort", "Unreachable"]
 
@@ -99,6 +99,14 @@ class Deliveries:
     async def back(self, lane: str, platform: str) -> None:
         """A conversation can be reached again: what was parked for it may go."""
         self._returns += 1
+        try:
+            if await self._store.unpark(lane):
+                self._wake[platform].set()
+        except StoreUnavailable:
+            # Not waited for: the surface has more to say, such as that nothing can be stored.
+            self._keep(asyncio.create_task(self._unpark_later(lane, platform)))
+
+    async def _unpark_later(self, lane: str, platform: str) -> None:
         if await until_stored(partial(self._store.unpark, lane)):
             self._wake[platform].set()
 
@@ -145,7 +153,9 @@ class Deliveries:
             return
 
     def _begin(self, surface: SurfacePort, delivery: Delivery) -> None:
-        task = asyncio.create_task(self._send(surface, delivery), name=f"send-{delivery.id}")
+        self._keep(asyncio.create_task(self._send(surface, delivery), name=f"send-{delivery.id}"))
+
+    def _keep(self, task: asyncio.Task[None]) -> None:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 

@@ -17,7 +17,7 @@ from typing import IO, Literal, Self
 from parley.profiles import Profile
 from parley.protocol import ParleyError
 
-__all__ = ["Holder", "HomeInUse", "HomeLock", "holder_of", "socket_path"]
+__all__ = ["Holder", "HomeInUse", "HomeLock", "Silent", "holder_of", "socket_path"]
 
 _LONGEST_SOCKET_PATH = 100  # the kernel takes some 107 bytes
 _ASKING_TAKES = 0.3
@@ -29,6 +29,16 @@ class Holder:
 
     pid: int
     kind: Literal["gateway", "chat"]
+
+
+class Silent(ParleyError):
+    """Whoever serves this home does not answer."""
+
+    def __init__(self, home: Path, holder: Holder | None) -> None:
+        who = f"process {holder.pid}" if holder else "a process"
+        super().__init__(
+            f"{home} is served by {who}, which does not answer; `parley doctor` says more."
+        )
 
 
 class HomeInUse(ParleyError):
@@ -58,7 +68,8 @@ class HomeLock:
         try:
             self._profile.home.mkdir(parents=True, exist_ok=True, mode=0o700)
             run.mkdir(exist_ok=True, mode=0o700)
-            file = (run / "lock").open("a+", encoding="utf-8")
+            handle = os.open(run / "lock", os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
+            file = os.fdopen(handle, "a+", encoding="utf-8")
         except OSError as error:
             raise ParleyError(
                 f"{self._profile.home} cannot be used ({error.strerror}); "

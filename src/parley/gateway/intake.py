@@ -12,7 +12,11 @@ from parley.gateway.status import GatewayStatus
 from parley.protocol import InboundMessage, ParleyError, SessionSource
 from parley.storage.contract import InboxMessage, Receipt
 
-__all__ = ["FrontDoor", "Intake"]
+__all__ = ["FrontDoor", "Intake", "Stopping"]
+
+
+class Stopping(ParleyError):
+    """The gateway takes nothing more; the next one will."""
 
 
 class FrontDoor(Protocol):

@@ -73,12 +73,17 @@ class _Job:
 
 
 class _Worker(threading.Thread):
-    """A thread that owns one connection and serves jobs until it is told to end."""
+    """A thread that owns one connection and serves jobs until it is told to end.
 
-    def __init__(self, name: str, connection: sqlite3.Connection, *, writes: bool) -> None:
+    `writes` is the file it writes to; without one it only reads.
+    """
+
+    def __init__(self, name: str, connection: sqlite3.Connection, *, writes: Path | None) -> None:
         super().__init__(name=name, daemon=True)
         self._connection = connection
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._file = writes
+        self._identity = _identity(writes) if writes else None
         self._serve = self._write_group if writes else self._read_group
         self._closed = False
 
@@ -132,6 +137,15 @@ class _Worker(threading.Thread):
 
     def _write_group(self, group: list[_Job]) -> None:
         connection = self._connection
+        if self._file is not None and _identity(self._file) != self._identity:
+            # SQLite would go on writing into a file that has no name and goes with this process.
+            gone = StoreUnavailable(
+                f"The database {self._file} was removed or replaced while Parley ran; "
+                "put it back, or start Parley again."
+            )
+            for job in group:
+                job.error = gone
+            return
         try:
             connection.execute("BEGIN IMMEDIATE")
             for job in group:
@@ -165,12 +179,20 @@ def _fault(error: sqlite3.Error) -> StoreError:
     return fault
 
 
+def _identity(file: Path) -> tuple[int, int] | None:
+    try:
+        found = file.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
 class Engine:
     """The two threads of one database file."""
 
     def __init__(self, file: Path) -> None:
-        self._writer = _Worker("parley-writer", connect(file), writes=True)
-        self._reader = _Worker("parley-reader", connect(file, read_only=True), writes=False)
+        self._writer = _Worker("parley-writer", connect(file), writes=file)
+        self._reader = _Worker("parley-reader", connect(file, read_only=True), writes=None)
         self._writer.start()
         self._reader.start()
 

@@ -9,7 +9,6 @@ from pathlib import Path
 
 from parley.protocol import ParleyError
 from parley.surfaces.terminal.wire import (
-    LONGEST_LINE,
     Ack,
     AskStatus,
     Frame,
@@ -25,6 +24,9 @@ from parley.surfaces.terminal.wire import (
 __all__ = ["Disconnected", "TerminalClient"]
 
 _HEARD_WITHIN = 2.0
+
+# The gateway is trusted; a reply that could not be read would be sent again for ever.
+_LONGEST_FRAME = 64 * 1024 * 1024
 
 
 class Disconnected(ParleyError):
@@ -42,7 +44,7 @@ class TerminalClient:
     @classmethod
     async def connect(cls, path: Path) -> TerminalClient:
         try:
-            reader, writer = await asyncio.open_unix_connection(path, limit=LONGEST_LINE)
+            reader, writer = await asyncio.open_unix_connection(path, limit=_LONGEST_FRAME)
         except OSError as error:
             raise Disconnected("No gateway is running here.") from error
         return cls(reader, writer)
@@ -93,7 +95,7 @@ class TerminalClient:
         with contextlib.suppress(OSError, TimeoutError, RuntimeError):
             self._writer.write_eof()
             async with asyncio.timeout(_HEARD_WITHIN):
-                while await self._reader.read(LONGEST_LINE):
+                while await self._reader.read(_LONGEST_FRAME):
                     pass
         self._writer.close()
         with contextlib.suppress(OSError):

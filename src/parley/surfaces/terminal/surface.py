@@ -10,7 +10,7 @@ import socket
 import struct
 from pathlib import Path
 
-from parley.gateway.intake import FrontDoor
+from parley.gateway.intake import FrontDoor, Stopping
 from parley.gateway.live import LiveEvent, TurnEnded, TurnStarted
 from parley.protocol import (
     InboundMessage,
@@ -109,7 +109,7 @@ class TerminalSurface(Surface):
             answers=delivery.answers,
             turn=delivery.turn,
         )
-        for terminal in terminals:
+        for terminal in tuple(terminals):  # one that is let go leaves the set
             terminal.put(frame)
         try:
             async with asyncio.timeout(_SHOWN_WITHIN):
@@ -124,7 +124,7 @@ class TerminalSurface(Surface):
         terminals = self._open.get(event.source.chat_id)
         frame = _as_frame(event) if terminals else None
         if terminals and frame is not None:
-            for terminal in terminals:
+            for terminal in tuple(terminals):
                 terminal.put(frame)
 
     def shown(self, delivery: int) -> None:
@@ -236,6 +236,8 @@ class _Connection:
         message = InboundMessage(self._source, text, event_id=number)
         try:
             receipt = await self._door.admit(message)
+        except Stopping as error:
+            return Accepted(number, "later", str(error))
         except ParleyError as error:
             return Accepted(number, "refused", str(error))
         return Accepted(number, receipt.state)

@@ -76,7 +76,10 @@ class Welcome:
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """What became of `Say`: `queued`, `duplicate`, `rate_limited`; or `refused` and why."""
+    """What became of `Say`: `queued`, `duplicate`, `rate_limited`; or `refused` and why.
+
+    `later`: this gateway is stopping; say it again, under the same id, to the next one.
+    """
 
     id: str
     state: str
