@@ -152,7 +152,9 @@ class _Worker(threading.Thread):
                 connection.execute("SAVEPOINT job")
                 try:
                     job.result = job.operation(connection)
-                except Exception as error:  # noqa: BLE001 - supervisor: it belongs to the caller
+                except Exception as error:
+                    if not connection.in_transaction:
+                        raise  # on a full disk SQLite takes the whole group back by itself
                     job.error = _told(error)
                     connection.execute("ROLLBACK TO job")
                 connection.execute("RELEASE job")
