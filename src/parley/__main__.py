@@ -13,9 +13,12 @@ def main() -> None:
 
         sys.stdout.write(f"parley {__version__}\n")
         return
-    from parley.cli import run
+    try:
+        from parley.cli import run
 
-    run(sys.argv[1:])
+        run(sys.argv[1:])
+    except KeyboardInterrupt:  # while still loading
+        raise SystemExit(130) from None
 
 
 if __name__ == "__main__":

@@ -202,3 +202,9 @@ def test_a_real_bash_finds_itself_and_completes(parley: Parley) -> None:
     """
     done = parley.shell(script)
     assert (done.stdout, done.stderr) == ("list show export delete\n", "")
+
+
+def test_a_closed_stdin_is_no_question(parley: Parley) -> None:
+    done = parley.shell("parley chat <&-")
+    assert done.returncode == 1
+    assert "There is nothing to ask" in done.stderr

@@ -120,7 +120,7 @@ def test_the_screen_speaks_only_when_asked(profile: Profile) -> None:
     done = run(
         profile.home,
         "configure_logging(profile, Redactor([SECRET]), console=True, level='debug')\n"
-        "logging.getLogger('lib').debug('hello %s', SECRET, extra={'a': 1})\n",
+        "logging.getLogger('parley').debug('hello %s', SECRET, extra={'a': 1})\n",
     )
     assert done.stdout == ""
     assert done.stderr.rstrip().endswith("debug   hello [redacted] a=1")
@@ -188,3 +188,13 @@ def test_importing_the_room_loads_nothing_heavy() -> None:
         text=True,
     )
     assert done.stdout == "set()\n"
+
+
+def test_debugging_parley_does_not_debug_the_libraries(profile: Profile) -> None:
+    run(
+        profile.home,
+        "configure_logging(profile, Redactor([SECRET]), level='debug')\n"
+        "logging.getLogger('parley.x').debug('ours')\n"
+        "logging.getLogger('markdown_it').debug('theirs')\n",
+    )
+    assert [line["event"] for line in lines(profile)] == ["ours"]

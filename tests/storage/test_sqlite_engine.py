@@ -117,3 +117,16 @@ async def test_nothing_is_written_into_a_file_that_was_removed(
     (tmp_path / "elsewhere.db").rename(tmp_path / "some.db")
     await engine.write(partial(_add, text="after"))
     assert await engine.read(_all) == ["before", "after"]
+
+
+async def test_a_disk_that_fills_up_within_a_group_is_a_passing_fault_for_all_of_it(
+    engine: Engine,
+) -> None:
+    await engine.write(lambda db: db.execute("PRAGMA max_page_count = 4").fetchone())
+    writes = [engine.write(partial(_add, text=text)) for text in ("small", "x" * 100_000, "last")]
+    told = await asyncio.gather(*writes, return_exceptions=True)
+    assert {type(outcome) for outcome in told} == {StoreUnavailable}
+    assert "disk is full" in str(told[0])
+    await engine.write(lambda db: db.execute("PRAGMA max_page_count = 100000").fetchone())
+    await engine.write(partial(_add, text="small"))
+    assert await engine.read(_all) == ["small"]

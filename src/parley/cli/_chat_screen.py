@@ -60,6 +60,7 @@ class Screen:
             prompt_continuation="  ",
             erase_when_done=True,
             enable_open_in_editor=True,
+            enable_suspend=True,
             mouse_support=False,
         )
         self._prompt.app.ttimeoutlen = 0.05

@@ -33,10 +33,19 @@ def register(parent: typer.Typer) -> None:
         With -m, or with input from a pipe, it answers once and ends; such a question is a
         conversation of its own unless --chat or --continue is given.
         """
-        if message is None and sys.stdin.isatty() and sys.stdout.isatty() and not as_json:
+        if message is None and _is_terminal() and not as_json:
             _open_screen(name or _MAIN_CHAT)
         else:
             _ask_once(message, _chat_for_one(name, go_on=go_on), as_json=as_json)
+
+
+def _is_terminal() -> bool:
+    # Started with a closed stdin, as `<&-` does, Python has none at all.
+    return sys.stdin is not None and sys.stdin.isatty() and sys.stdout.isatty()
+
+
+def _piped() -> str:
+    return "" if sys.stdin is None else sys.stdin.buffer.read().decode(errors="replace")
 
 
 def _chat_for_one(name: str | None, *, go_on: bool) -> str:
@@ -51,7 +60,7 @@ def _ask_once(message: str | None, chat: str, *, as_json: bool) -> None:
     from parley.cli._chat_once import ask_once
     from parley.config import load_settings
 
-    text = message if message is not None else sys.stdin.buffer.read().decode(errors="replace")
+    text = message if message is not None else _piped()
     # A newline at the end is the pipe's, not the person's; small models stumble over it.
     text = text.strip()
     if not text:

@@ -137,7 +137,9 @@ def _take_over(handlers: list[logging.Handler], level: str) -> None:
         logger.propagate = True
     for handler in handlers:
         logging.root.addHandler(handler)
-    logging.root.setLevel(level.upper())
+    # What the libraries we use have to debug is not ours, and one answer of theirs is megabytes.
+    logging.root.setLevel("INFO" if level.upper() == "DEBUG" else level.upper())
+    logging.getLogger("parley").setLevel(level.upper())
     logging.captureWarnings(True)
 
 
