@@ -136,3 +136,10 @@ def test_what_is_written_in_a_home_is_its_owners_alone(household: Household) -> 
     for name in ("parley.db", "run", "workspace", "logs"):
         mode = stat.S_IMODE((household.home / name).stat().st_mode)
         assert mode & 0o077 == 0, f"{name} is {mode:o}"
+
+
+def test_a_fault_in_the_settings_is_json_where_json_was_asked_for(household: Household) -> None:
+    (household.home / "config.yaml").write_text("gatway: {}\n")
+    done = household.run("chat", "-m", "hello", "--json")
+    assert done.returncode == 1
+    assert "did you mean `gateway`" in json.loads(done.stdout)["error"]

@@ -277,7 +277,7 @@ async def test_a_database_of_a_newer_version_is_a_fault_and_is_left_alone(
     before = _snapshot(profile.home)
     (found,) = await _of(profile, "database")
     assert (found.level, "newer Parley (schema 999" in found.what) == ("fault", True)
-    assert "pip install --upgrade parley" in found.mend
+    assert "git pull" in found.mend
     assert _snapshot(profile.home) == before
 
 

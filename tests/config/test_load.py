@@ -249,3 +249,14 @@ def test_no_text_at_all_brings_anything_but_a_config_error(text: str) -> None:
         validate(parse_document(text, file))
     except ConfigError as error:
         assert all("\n" not in fault.sentence for fault in error.faults)
+
+
+def test_a_key_in_place_of_its_variables_name_is_refused_and_not_repeated(
+    profile: Profile,
+) -> None:
+    key = "sk-proj-a1b2c3d4e5f6g7h8"
+    profile.config_file.write_text(f"providers:\n  box:\n    key_env: {key}\n")
+    with pytest.raises(ConfigError) as told:
+        load_settings(profile, {})
+    assert "`providers.box.key_env` wants the name of a variable" in str(told.value)
+    assert key not in str(told.value)

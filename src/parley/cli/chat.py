@@ -6,7 +6,8 @@ import asyncio
 import sys
 from typing import TYPE_CHECKING
 
-from parley.cli._shared import current_profile, fail
+from parley.cli._shared import current_profile, fail, print_json
+from parley.protocol import ParleyError
 
 if TYPE_CHECKING:
     import typer
@@ -66,9 +67,15 @@ def _ask_once(message: str | None, chat: str, *, as_json: bool) -> None:
     if not text:
         fail('There is nothing to ask; try: parley chat -m "hello"')
     profile = current_profile()
-    code = asyncio.run(
-        ask_once(profile, load_settings(profile), chat=chat, text=text, as_json=as_json)
-    )
+    try:
+        code = asyncio.run(
+            ask_once(profile, load_settings(profile), chat=chat, text=text, as_json=as_json)
+        )
+    except ParleyError as error:
+        if not as_json:
+            raise
+        print_json({"error": str(error)})
+        code = 1
     raise SystemExit(code)
 
 

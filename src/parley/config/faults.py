@@ -40,6 +40,9 @@ def describe_fault(
         return document.fault(unknown_setting(full), path)
     setting = ".".join(path)
     sentence = f"`{setting}` wants {wanted(error)}, not {found(error['input'])}."
+    if error["type"] == "string_pattern_mismatch":
+        # What stands there may be the key itself: it is not repeated.
+        sentence = f"`{setting}` wants the name of a variable, such as OPENAI_API_KEY, not a key."
     # An item of a list given by a variable has no path of its own there.
     for length in range(len(path), 0, -1):
         origin = origins.get(path[:length])

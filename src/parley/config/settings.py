@@ -60,7 +60,7 @@ class ProviderSettings(_Section):
     )
     base_url: str | None = Field(default=None, description="the address up to and with `/v1`")
     model: str | None = Field(default=None, description="the model to ask for")
-    key_env: str | None = Field(
+    key_env: Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,63}$")] | None = Field(
         default=None, description="the variable in `.env` that holds the key"
     )
     context_window: Annotated[int, Field(ge=512), Number] | None = Field(

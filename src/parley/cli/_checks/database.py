@@ -71,7 +71,13 @@ def _ask(file: Path, *, unchanging: bool) -> list[Finding]:
             what = (
                 f"{shown(file)} was made by a newer Parley (schema {version}, this knows {ours})."
             )
-            return [fault("database", what, "python3 -m pip install --upgrade parley")]
+            return [
+                fault(
+                    "database",
+                    what,
+                    "git pull && ./scripts/run --version   # in the folder Parley was cloned into",
+                )
+            ]
         if version == 0 and connection.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchone():
             what = f"{shown(file)} is a database of something else."
             return [fault("database", what, _move_away(file))]

@@ -119,7 +119,7 @@ def _local(weights: str) -> Finding:
     from parley.protocol import ParleyError
 
     if importlib.util.find_spec("xllamacpp") is None:
-        install = f"{shlex.quote(sys.executable)} -m pip install 'parley[local]'"
+        install = f"{shlex.quote(sys.executable)} -m pip install xllamacpp"
         return fault("local model", "xllamacpp, which runs it, is not installed.", install)
     model = CATALOGUE.get(weights)
     if model is not None and installed_file(model).exists() and not is_installed(model):

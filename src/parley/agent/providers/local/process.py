@@ -23,9 +23,7 @@ __all__ = ["ModelProcess"]
 _LOAD_SECONDS = 300.0
 _END_SECONDS = 2.0
 _LOG_BYTES = 1_000_000
-_NO_LIBRARY = (
-    "The local model needs a part that is not installed: run `pip install 'parley[local]'`."
-)
+_NO_LIBRARY = "The local model needs a part that is not installed: run `pip install xllamacpp`."
 
 
 @dataclass(slots=True)

@@ -239,7 +239,7 @@ class LocalProvider:
         if importlib.util.find_spec("xllamacpp") is None:
             raise ProviderError(
                 "The local model needs a part that is not installed: "
-                "run `pip install 'parley[local]'`.",
+                "run `pip install xllamacpp` in Parley's environment.",
                 kind="refused",
             )
         try:
