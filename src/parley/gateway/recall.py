@@ -14,7 +14,8 @@ from parley.storage.contract import Claim, Entry, Recall, Store
 
 __all__ = ["Memories", "Remembered"]
 
-_MOST_CHARACTERS = 8_000_000
+_MOST_BYTES = 16_000_000
+_EACH = 600  # what an entry, or a session without any, takes besides its words; measured roughly
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,17 +33,17 @@ class _Kept:
     revision: int
     last: int
     history: tuple[HistoryEntry, ...]
-    characters: int
+    bytes: int
 
 
 class Memories:
     """The histories of the sessions used last, bounded in size."""
 
-    def __init__(self, store: Store, *, most_characters: int = _MOST_CHARACTERS) -> None:
+    def __init__(self, store: Store, *, most_bytes: int = _MOST_BYTES) -> None:
         self._store = store
-        self._most = most_characters
+        self._most = most_bytes
         self._kept: OrderedDict[str, _Kept] = OrderedDict()
-        self._characters = 0
+        self._bytes = 0
 
     async def of(self, claim: Claim) -> Remembered:
         """Everything before the claimed turn, and what there is of the turn already."""
@@ -59,9 +60,8 @@ class Memories:
         before = () if kept is None or found.whole else kept.history
         earlier = [entry for entry in found.entries if entry.turn != claim.turn]
         history = before + tuple(HistoryEntry(entry.id, entry.message) for entry in earlier)
-        size = sum(len(entry.message.text) for entry in earlier)
-        if kept is not None and not found.whole:
-            size += kept.characters
+        size = sum(_EACH + entry.message.size for entry in earlier)
+        size += _EACH if kept is None or found.whole else kept.bytes
         self._forget(claim.session)
         if found.revision >= 0:
             last = history[-1].id if history else 0
@@ -70,11 +70,11 @@ class Memories:
 
     def _keep(self, session: str, kept: _Kept) -> None:
         self._kept[session] = kept
-        self._characters += kept.characters
-        while self._characters > self._most and self._kept:
+        self._bytes += kept.bytes
+        while self._bytes > self._most and self._kept:
             self._forget(next(iter(self._kept)))
 
     def _forget(self, session: str) -> None:
         gone = self._kept.pop(session, None)
         if gone is not None:
-            self._characters -= gone.characters
+            self._bytes -= gone.bytes
