@@ -13,8 +13,7 @@ import time
 import uvloop
 
 from benchmarks.report import median, percentile
-from parley.cli._host import hosted_gateway
-from parley.config import load_settings
+from parley.cli._host import hosted_gateway, plan_gateway
 from parley.profiles import default_profile
 
 __all__: list[str] = []
@@ -27,7 +26,7 @@ async def _serve() -> None:
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
     late: list[float] = []
-    async with hosted_gateway(profile, load_settings(profile), kind="gateway"):
+    async with hosted_gateway(plan_gateway(profile, alone=False)):
         loop.add_signal_handler(signal.SIGTERM, stopped.set)
         loop.add_signal_handler(signal.SIGUSR1, late.clear)
         measuring = asyncio.create_task(_measure(late))

@@ -25,7 +25,7 @@ from parley.agent.providers import build_provider
 from parley.agent.providers.base import ModelRequest, Provider
 from parley.backends.agent import AgentBackend
 from parley.config import load_settings
-from parley.gateway.app import Gateway
+from parley.gateway.app import Gateway, Parts, already_open
 from parley.profiles import Profile
 from parley.protocol import ChatMessage
 from parley.storage.sqlite import SqliteStore
@@ -76,13 +76,13 @@ async def _run() -> list[Row]:
 async def _gateway_here(profile: Profile) -> AsyncIterator[Bystander]:
     settings = load_settings(profile)
     surface = Bystander()
-    gateway = Gateway(
-        profile,
+    parts = Parts(
         settings,
-        store=SqliteStore.open(profile.database_file),
-        backend=AgentBackend(profile, settings, secret=lambda _: None),
-        surfaces=[surface],
+        SqliteStore.open(profile.database_file),
+        AgentBackend(profile, settings, secret=lambda _: None),
+        [surface],
     )
+    gateway = Gateway(settings.gateway, [profile], already_open(parts))
     await gateway.start()
     try:
         yield surface

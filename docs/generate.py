@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import typing
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,9 +13,9 @@ import typer
 from pydantic import BaseModel
 from typer.core import TyperGroup
 
-from parley.cli import VERBS, build_app
+from parley.cli import VERBS, build_command
 from parley.config.env import OPTIONAL_ENV_VARS, EnvVar
-from parley.config.schema import Leaf, Section, Table, env_name, spot_at
+from parley.config.schema import Leaf, Section, Table, env_name, leaves, spot_at
 from parley.config.settings import Settings
 
 __all__ = ["REFERENCE", "main", "pages"]
@@ -43,7 +44,7 @@ def pages() -> dict[str, str]:
 def _commands() -> Iterator[str]:
     yield "# Commands\n"
     yield "What `--help` says of each. Scripts find exit codes in [operations](../operations.md).\n"
-    command = typer.main.get_command(build_app(VERBS))
+    command = build_command(VERBS)
     yield from _command(
         typer.Context(
             command, info_name="parley", terminal_width=_WIDTH, **command.context_settings
@@ -67,44 +68,77 @@ def _command(context: typer.Context) -> Iterator[str]:
 def _settings() -> Iterator[str]:
     yield "# Settings\n"
     yield "What `config.yaml` may hold; [configuration](../configuration.md) says how to change it."
-    yield "A variable in the last column, in the environment or in `.env`, is above the file."
-    yield from _section(Settings, Settings(), ())
+    yield "A variable in the last column, in the environment or in `.env`, is above the file.\n"
+    yield from _section(Settings, ())
 
 
-def _section(model: type[BaseModel], defaults: BaseModel, path: tuple[str, ...]) -> Iterator[str]:
-    fields = model.model_json_schema()["properties"]
-    if any(isinstance(spot_at((*path, name)), Leaf) for name in fields):
-        yield "| setting | wants | default | what it is | variable |"
-        yield "|---|---|---|---|---|"
-    for name, field in fields.items():
-        here = (*path, name)
-        if isinstance(spot_at(here), Leaf):
-            yield _row(here, field, getattr(defaults, name))
-    yield ""
-    for name in fields:
-        here = (*path, name)
-        match spot_at(here):
+def _section(model: type[BaseModel], path: tuple[str, ...]) -> Iterator[str]:
+    fields = {(*path, name): field for name, field in _fields(model).items()}
+    yield from _table({at: fields[at] for at in fields if isinstance(spot_at(at), Leaf)})
+    for at, field in fields.items():
+        match spot_at(at):
             case Section(model=below):
-                yield f"## {'.'.join(here)}\n"
+                yield f"## {'.'.join(at)}\n"
                 if words := _first_words(below):
                     yield f"{words}\n"
-                yield from _section(below, getattr(defaults, name), here)
+                yield from _section(below, at)
             case Table(model=below):
-                yield f"## {'.'.join(here)}.NAME\n"
-                known = fields[name]["description"]
-                yield f"{_first_words(below)} NAME is yours to choose; {known}.\n"
-                yield from _section(below, below(), (*here, "NAME"))
+                yield f"## {'.'.join(at)}.NAME\n"
+                yield f"{_first_words(below)} NAME is {field['description']}.\n"
+                yield from _section(below, (*at, "NAME"))
+            case Leaf() as leaf if (listed := _listed(leaf)) is not None:
+                yield f"## Each of {'.'.join(at)}\n"
+                yield f"{_first_words(listed)}\n"
+                yield from _table({(name,): inside for name, inside in _fields(listed).items()})
 
 
-def _row(path: tuple[str, ...], field: dict[str, Any], default: object) -> str:
-    cells = (
-        f"`{'.'.join(path)}`",
-        _wants(field),
-        "" if default in (None, []) else f"`{_as_yaml(default)}`",
-        str(field.get("description", "")),
-        f"`{env_name(path)}`",
+def _fields(model: type[BaseModel]) -> dict[str, dict[str, Any]]:
+    """What the schema says of each field, with its default unless it has to be given."""
+    told: dict[str, dict[str, Any]] = model.model_json_schema()["properties"]
+    for name, field in model.model_fields.items():
+        if not field.is_required():
+            told[name]["default"] = field.get_default(call_default_factory=True)
+    return told
+
+
+def _table(rows: dict[tuple[str, ...], dict[str, Any]]) -> Iterator[str]:
+    if not rows:
+        return
+    heads = ["setting", "wants", "default", "what it is", "variable"]
+    if not any(map(_variable_of, rows)):
+        heads.pop()
+    yield f"| {' | '.join(heads)} |"
+    yield f"|{'---|' * len(heads)}"
+    for path, field in rows.items():
+        cells = [cell.replace("|", "\\|") for cell in _cells(path, field)]
+        yield f"| {' | '.join(cells[: len(heads)])} |"
+    yield ""
+
+
+def _cells(path: tuple[str, ...], field: dict[str, Any]) -> Iterator[str]:
+    default, variable = field.get("default"), _variable_of(path)
+    yield f"`{'.'.join(path)}`"
+    yield _wants(field)
+    if "default" not in field:
+        yield "required"
+    else:
+        yield "" if default in (None, []) else f"`{_as_yaml(default)}`"
+    yield str(field.get("description", ""))
+    yield f"`{variable}`" if variable else ""
+
+
+def _variable_of(path: tuple[str, ...]) -> str | None:
+    """The variable above this setting; not every setting can be said in one."""
+    leaf = dict(leaves(["NAME"])).get(path)
+    return None if leaf is None or _listed(leaf) else env_name(path)
+
+
+def _listed(leaf: Leaf) -> type[BaseModel] | None:
+    """What is in the list, where it has settings of its own."""
+    inside = typing.get_args(leaf.field.annotation)[:1]
+    return next(
+        (kind for kind in inside if isinstance(kind, type) and issubclass(kind, BaseModel)), None
     )
-    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
 
 
 def _wants(field: dict[str, Any]) -> str:
@@ -142,7 +176,8 @@ def _first_words(model: type[BaseModel]) -> str:
 def _environment() -> Iterator[str]:
     yield "# Environment variables\n"
     yield "Keys may stand in the environment or in `.env` of the profile's home; the environment"
-    yield "wins. Every [setting](settings.md) has a variable as well.\n"
+    yield "wins. It belongs to [one profile](../profiles.md#what-is-kept-apart); every other has"
+    yield "its `.env` alone. Most [settings](settings.md) have a variable as well.\n"
     categories = dict.fromkeys(variable["category"] for variable in OPTIONAL_ENV_VARS.values())
     for category in categories:
         yield f"## {category.capitalize()}\n"

@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 def context(workspace: Path = Path("/nowhere")) -> ToolContext:
-    return ToolContext("default", workspace, SessionSource("desk", "one"), "key", True)
+    return ToolContext("default", workspace, SessionSource("desk", "one"), "key", True, {})
 
 
 def numbered(messages: Sequence[ChatMessage]) -> tuple[HistoryEntry, ...]:

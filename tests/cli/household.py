@@ -59,9 +59,9 @@ class Household:
         )
 
     @contextmanager
-    def gateway(self) -> Iterator[subprocess.Popen[str]]:
+    def gateway(self, *arguments: str) -> Iterator[subprocess.Popen[str]]:
         """`parley gateway run`, until it serves; ended if it still runs."""
-        with self.begin("gateway", "run") as process:
+        with self.begin("gateway", "run", *arguments) as process:
             try:
                 assert process.stdout is not None
                 while "api" not in (line := process.stdout.readline()):

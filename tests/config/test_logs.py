@@ -18,8 +18,8 @@ SECRET = "hunter2hunter2"
 HEAD = """
 import asyncio, logging, sys, threading, warnings
 from pathlib import Path
-from parley.config import ConfigError, Redactor, configure_logging, log_profile
-from parley.profiles import Profile
+from parley.config import ConfigError, Redactor, configure_logging
+from parley.profiles import Profile, profile_scope
 profile = Profile("default", Path(sys.argv[1]))
 SECRET = "hunter2hunter2"
 """
@@ -43,7 +43,7 @@ def test_loggers_write_json_lines_with_a_profile(profile: Profile) -> None:
         profile.home,
         SET_UP
         + "logging.getLogger('lib').info('took %s', 5, extra={'session': 's', 'n': [SECRET]})\n"
-        "with log_profile('coder'):\n"
+        "with profile_scope(Profile('coder', profile.home / 'coder')):\n"
         "    told = {'text': f'x {SECRET}', 'when': {'k': SECRET}}\n"
         "    logging.getLogger('ours').warning('said', extra=told)\n"
         "    async def turn(): logging.getLogger('lib').error('in a task')\n"
@@ -57,6 +57,106 @@ def test_loggers_write_json_lines_with_a_profile(profile: Profile) -> None:
     assert (second["profile"], second["logger"], second["level"]) == ("coder", "ours", "warning")
     assert second["text"] == "x [redacted]"
     assert third["profile"] == "coder"
+
+
+# ── many profiles ──
+
+BESIDE = """
+coder = Profile("coder", profile.home / "profiles" / "coder")
+writer = Profile("writer", profile.home / "profiles" / "writer")
+"""
+SET_UP_ALL = BESIDE + "configure_logging(profile, Redactor([SECRET]), apart=True)\n"
+
+
+def beside(profile: Profile, name: str) -> Profile:
+    return Profile(name, profile.home / "profiles" / name)
+
+
+def told(profile: Profile) -> list[tuple[str, str]]:
+    return [(line["profile"], line["event"]) for line in lines(profile)]
+
+
+def test_each_profile_has_its_records_in_its_own_file(profile: Profile) -> None:
+    done = run(
+        profile.home,
+        SET_UP_ALL + "log = logging.getLogger('lib')\n"
+        "log.info('nobodys')\n"
+        "async def turn(what): await asyncio.sleep(0); log.info(what)\n"
+        "async def main():\n"
+        "    with profile_scope(coder): first = asyncio.create_task(turn(f'coders {SECRET}'))\n"
+        "    with profile_scope(writer): second = asyncio.create_task(turn('writers'))\n"
+        "    with profile_scope(profile): await turn('defaults')\n"
+        "    await first; await second\n"
+        "asyncio.run(main())\n",
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert told(profile) == [("default", "nobodys"), ("default", "defaults")]
+    assert told(beside(profile, "coder")) == [("coder", "coders [redacted]")]
+    assert told(beside(profile, "writer")) == [("writer", "writers")]
+    for name in ("coder", "writer"):
+        logs = beside(profile, name).logs
+        assert stat.S_IMODE(logs.stat().st_mode) == 0o700
+        assert stat.S_IMODE((logs / "parley.log").stat().st_mode) == 0o600
+
+
+def test_a_profile_that_says_nothing_has_no_file(profile: Profile) -> None:
+    run(profile.home, SET_UP_ALL + "logging.error('nobodys')\n")
+    assert not (profile.home / "profiles").exists()
+
+
+@pytest.mark.parametrize("place", ["coder", "coder/logs", "coder/logs/parley.log"])
+def test_a_home_that_cannot_be_written_is_told_of_in_the_first_log(
+    profile: Profile, place: str
+) -> None:
+    blocked = profile.home / "profiles" / place
+    blocked.parent.mkdir(parents=True)
+    blocked.mkdir() if place.endswith(".log") else blocked.touch()
+    done = run(
+        profile.home,
+        SET_UP_ALL + "with profile_scope(coder): logging.error('disk full')\n"
+        "with profile_scope(writer): logging.error('fine')\n"
+        f"blocked = profile.home / 'profiles' / '{place}'\n"
+        "blocked.rmdir() if blocked.is_dir() else blocked.unlink()\n"
+        "with profile_scope(coder): logging.error('mended')\n",
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert told(profile) == [("coder", "disk full")]
+    assert told(beside(profile, "coder")) == [("coder", "mended")]
+    assert told(beside(profile, "writer")) == [("writer", "fine")]
+
+
+def test_threads_log_for_the_profile_they_work_for(profile: Profile) -> None:
+    done = run(
+        profile.home,
+        SET_UP_ALL + "def work(whose, what):\n"
+        "    with profile_scope(whose):\n"
+        "        for n in range(200): logging.error('%s %d', what, n)\n"
+        "all_of_them = ((profile, 'd'), (coder, 'c'), (writer, 'w'), (coder, 'c2'))\n"
+        "threads = [threading.Thread(target=work, args=each) for each in all_of_them]\n"
+        "for each in threads: each.start()\n"
+        "for each in threads: each.join()\n"
+        "with profile_scope(writer): asyncio.run(asyncio.to_thread(logging.error, 'handed on'))\n",
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    for name, words in (("default", {"d"}), ("coder", {"c", "c2"}), ("writer", {"w", "handed"})):
+        home = profile if name == "default" else beside(profile, name)
+        found = told(home)
+        assert {who for who, _ in found} == {name}
+        assert {what.split()[0] for _, what in found} == words
+        assert len(found) == sum(1 if word == "handed" else 200 for word in words)
+
+
+def test_being_set_up_again_leaves_nothing_behind(profile: Profile) -> None:
+    done = run(
+        profile.home,
+        SET_UP_ALL + "with profile_scope(coder): logging.error('one')\n"
+        "configure_logging(profile, Redactor([SECRET]))\n"
+        "with profile_scope(coder): logging.error('two')\n"
+        "print(len(logging.root.handlers))\n",
+    )
+    assert done.stdout == "1\n"
+    assert told(beside(profile, "coder")) == [("coder", "one")]
+    assert told(profile) == [("coder", "two")]
 
 
 def test_errors_and_their_tracebacks_are_redacted(profile: Profile) -> None:

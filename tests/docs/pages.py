@@ -91,12 +91,12 @@ def headings(text: str) -> set[str]:
 
 
 def steps(text: str) -> list[Step]:
-    """Every `$ command` of the page's console blocks, in order."""
+    """Every `$ command` of the page's console blocks, in order; `^C` is one too."""
     return [step for fence in fences(text, "console") for step in _steps(fence)]
 
 
 def _steps(fence: Fence) -> Iterator[Step]:
-    for part in re.split(r"^\$ ", fence.body, flags=re.M)[1:]:
+    for part in re.split(r"^(?:\$ |(?=\^C$))", fence.body, flags=re.M)[1:]:
         command, *output = part.rstrip("\n").split("\n")
         yield Step(command, tuple(output))
 

@@ -17,6 +17,7 @@ __all__ = ["Reader"]
 
 _PORT = "8642"
 _SERVES = "parley gateway run"
+_STOPS = "^C"
 
 
 class Reader:
@@ -48,18 +49,17 @@ class Reader:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self._gateway is None:
-            return
-        self._gateway.send_signal(signal.SIGTERM)
-        try:
-            self._gateway.communicate(timeout=30)
-        finally:
-            self._gateway.kill()
+        if self._gateway is not None:
+            self._stop(self._gateway)
 
     def follow(self, step: Step) -> None:
         """Type the command; fail unless it prints what the page says."""
         if step.command == _SERVES:
             code, printed = 0, self._serve(len(step.output))
+        elif step.command == _STOPS:
+            assert self._gateway is not None, "There is no gateway to stop."
+            code, printed = self._stop(self._gateway)
+            self._gateway = None
         else:
             code, printed = self._run(step.command)
         printed = printed.replace(self._port, _PORT)
@@ -96,6 +96,15 @@ class Reader:
         )
         assert self._gateway.stdout is not None
         return "".join(self._gateway.stdout.readline() for _ in range(lines))
+
+    def _stop(self, gateway: subprocess.Popen[str]) -> tuple[int, str]:
+        """Press Ctrl-C where it runs; returns what it says then."""
+        gateway.send_signal(signal.SIGINT)
+        try:
+            printed, _ = gateway.communicate(timeout=30)
+        finally:
+            gateway.kill()
+        return gateway.returncode, printed
 
 
 def _free_port() -> int:

@@ -5,15 +5,15 @@ from __future__ import annotations
 import re
 import shlex
 from pathlib import Path
+from typing import Any
 
 import pytest
-import typer
 from typer.core import TyperGroup
 
-from parley.cli import VERBS, build_app
+from parley.cli import VERBS, build_command
 from parley.config import load_settings
 from parley.profiles import Profile
-from tests.docs.pages import REPOSITORY, fences, matches, name_of, pages, prose, steps
+from tests.docs.pages import REPOSITORY, Step, fences, matches, name_of, pages, prose, steps
 from tests.docs.reader import Reader
 
 _WRITTEN = [page for page in pages() if page.parent != REPOSITORY / "docs" / "reference"]
@@ -51,7 +51,17 @@ def test_a_page_names_only_commands_and_options_that_exist(page: Path) -> None:
 
 def test_the_pages_have_examples_at_all() -> None:
     names = {name_of(page) for page in _WITH_STEPS}
-    assert {"README.md", "docs/quickstart.md", "docs/chat.md", "docs/gateway.md"} <= names
+    walks = {"docs/quickstart.md", "docs/chat.md", "docs/gateway.md", "docs/profiles.md"}
+    assert {"README.md", *walks} <= names
+
+
+def test_a_pressed_key_is_a_step_as_a_command_is() -> None:
+    page = "```console\n$ serve\nUp.\n^C\nStopped.\n$ echo '^C'\n^Cnot\n```\n"
+    assert steps(page) == [
+        Step("serve", ("Up.",)),
+        Step("^C", ("Stopped.",)),
+        Step("echo '^C'", ("^Cnot",)),
+    ]
 
 
 def test_an_ellipsis_is_any_text_or_any_lines_and_nothing_else_is() -> None:
@@ -65,7 +75,7 @@ def test_an_ellipsis_is_any_text_or_any_lines_and_nothing_else_is() -> None:
 
 def _unknown(words: list[str]) -> list[str]:
     """The words of a `parley` command that it would not understand."""
-    command = typer.main.get_command(build_app(VERBS))
+    command: Any = build_command(VERBS)
     options = {"--help", "-h"}
     rest = list(words)
     while rest:

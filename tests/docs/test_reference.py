@@ -18,7 +18,16 @@ def test_every_setting_is_in_it_with_its_variable() -> None:
     text = pages()["settings.md"]
     for path, _ in leaves(["NAME"]):
         row = next(line for line in text.splitlines() if line.startswith(f"| `{'.'.join(path)}` "))
-        assert row.endswith(f"| `{env_name(path)}` |")
+        variable = "" if path == ("gateway", "routes") else f"`{env_name(path)}`"
+        assert row.endswith(f"| {variable} |")
+
+
+def test_what_cannot_be_said_in_a_variable_has_none() -> None:
+    text = pages()["settings.md"]
+    assert "_ROUTES" not in text
+    assert "_SURFACES_NAME" not in text
+    assert "| `sessions.surfaces.NAME.reset` |" in text
+    assert "| `profile` | text | required |" in text
 
 
 def test_every_variable_is_in_it() -> None:

@@ -32,21 +32,22 @@ class Desk(Surface):
 
     _numbers = itertools.count(1)
 
-    def __init__(self) -> None:
+    def __init__(self, account: str | None = None) -> None:
+        self.account = account
         self.sent: list[Delivery] = []
         self.live: list[LiveEvent] = []
         self.before_send: Callable[[Delivery], None] | None = None
-        self._door: FrontDoor | None = None
+        self.door: FrontDoor | None = None
 
     @property
     def where(self) -> str:
         return "a desk"
 
     async def start(self, door: FrontDoor) -> None:
-        self._door = door
+        self.door = door
 
     async def stop(self) -> None:
-        self._door = None
+        self.door = None
 
     async def send(self, delivery: Delivery) -> str | None:
         if self.before_send is not None:
@@ -60,9 +61,12 @@ class Desk(Surface):
     # ── what a person does ──
 
     async def say(self, text: str, *, chat: str = "one", event_id: str | None = None) -> Receipt:
-        assert self._door is not None
         number = event_id or f"event-{next(self._numbers)}"
-        return await self._door.admit(InboundMessage(at(chat), text, number))
+        return await self.admit(InboundMessage(at(chat), text, number))
+
+    async def admit(self, message: InboundMessage) -> Receipt:
+        assert self.door is not None
+        return await self.door.admit(message)
 
     async def ask(self, text: str, *, chat: str = "one") -> str:
         """Say something and wait for the answer to just this."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from parley.backends.agent import AgentBackend
 from parley.config import Settings
-from parley.gateway.app import Gateway, HostedSurface
+from parley.gateway.app import Gateway, HostedSurface, Parts, already_open
 from parley.profiles import Profile
 from parley.protocol import ChatMessage
 from parley.sessions.key import build_session_key
@@ -51,13 +51,8 @@ class House:
         self.desk = self.desk_type()
         self.store = SqliteStore.open(self.profile.database_file)
         self._backend = AgentBackend(self.profile, typed, secret=lambda name: None)
-        gateway = Gateway(
-            self.profile,
-            typed,
-            store=self.store,
-            backend=self._backend,
-            surfaces=[self.desk, *self.more_surfaces],
-        )
+        parts = Parts(typed, self.store, self._backend, [self.desk, *self.more_surfaces])
+        gateway = Gateway(typed.gateway, [self.profile], already_open(parts))
         await gateway.start()
         self.gateway = gateway
         return self.desk

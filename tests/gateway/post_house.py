@@ -6,9 +6,12 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 from parley.gateway.delivery import Deliveries
 from parley.gateway.live import Live, LiveEvent
+from parley.gateway.tally import Tally
+from parley.profiles import Profile
 from parley.protocol import TextDelta
 from parley.storage.contract import Delivery, Store, TurnEnd
 from tests.builders import a_draft, say
@@ -54,12 +57,10 @@ class Surface:
 async def served(
     store: Store, *surfaces: Surface, live: Live | None = None
 ) -> AsyncIterator[Deliveries]:
-    deliveries = Deliveries(
-        store,
-        owner="owner-1",
-        surfaces={surface.platform: surface for surface in surfaces},
-        live=live or Live(),
-    )
+    profile = Profile("default", Path("nowhere"))
+    deliveries = Deliveries(profile, store, owner="owner-1", live=live or Live(), tally=Tally())
+    for surface in surfaces:
+        deliveries.attach(surface)
     serving = asyncio.create_task(deliveries.serve())
     try:
         yield deliveries

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterator
+from typing import Any
 
 import aiohttp
 import pytest
@@ -42,7 +43,7 @@ def taken_port() -> Iterator[int]:
         yield listener.getsockname()[1]
 
 
-async def get(url: str) -> tuple[int, dict[str, object]]:
+async def get(url: str) -> tuple[int, dict[str, Any]]:
     async with aiohttp.ClientSession() as session, session.get(url) as response:
         return response.status, await response.json()
 
@@ -60,7 +61,7 @@ async def test_a_surface_that_cannot_start_leaves_the_others_serving(
     assert house.gateway is not None
     status = await house.gateway.status()
     assert not status.ready
-    assert [(s.platform, s.fault) for s in status.surfaces] == [
+    assert [(s.platform, s.fault) for s in status.profiles[0].surfaces] == [
         ("desk", None),
         ("closed", str(fault)),
         ("api", None),
@@ -68,7 +69,8 @@ async def test_a_surface_that_cannot_start_leaves_the_others_serving(
     code, told = await get(f"{api.where}/readyz")
     assert code == 503
     assert told["ready"] is False
-    assert told["surfaces"] == {"desk": "ok", "closed": str(fault), "api": "ok"}
+    places = {"desk": "ok", "closed": str(fault), "api": "ok"}
+    assert told["profiles"]["default"]["surfaces"] == places
     assert (await get(f"{api.where}/healthz"))[0] == 200
 
 
@@ -89,7 +91,7 @@ async def test_a_port_in_use_is_one_sentence_that_names_the_command(
     house.more_surfaces = [ApiSurface("127.0.0.1", taken_port)]
     desk = await house.open()
     assert house.gateway is not None
-    fault = (await house.gateway.status()).surfaces[1].fault
+    fault = (await house.gateway.status()).profiles[0].surfaces[1].fault
     assert fault is not None
     assert fault.startswith(f"Port {taken_port} is in use by another program;")
     assert "parley config set gateway.port" in fault
@@ -100,7 +102,7 @@ async def test_an_address_that_is_not_ours_is_one_sentence(house: House) -> None
     house.more_surfaces = [ApiSurface("192.0.2.1", 8642)]
     await house.open()
     assert house.gateway is not None
-    fault = (await house.gateway.status()).surfaces[1].fault
+    fault = (await house.gateway.status()).profiles[0].surfaces[1].fault
     assert fault is not None
     assert fault.startswith("192.0.2.1:8642 cannot be opened (")
 
@@ -147,7 +149,7 @@ async def test_status_counts_what_is_under_way(house: House) -> None:
     assert house.gateway is not None
     status = await house.gateway.status()
     assert (status.running, status.queued, status.state) == (1, 1, "serving")
-    assert status.answered_by == "scripted · scripted"
+    assert status.profiles[0].answered_by == "scripted · scripted"
     await until(lambda: len(desk.sent) == 2)
     status = await house.gateway.status()
     assert (status.running, status.queued) == (0, 0)

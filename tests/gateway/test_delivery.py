@@ -11,7 +11,7 @@ import pytest
 
 from parley.gateway.delivery import NotSent, Rejected, Unreachable
 from parley.gateway.live import Live
-from parley.protocol import TextDelta
+from parley.protocol import SessionSource, TextDelta
 from parley.storage.contract import Delivery
 from parley.storage.sqlite import SqliteStore
 from tests.builders import a_source, eventually
@@ -100,8 +100,9 @@ async def test_what_waits_from_before_the_start_is_sent(store: SqliteStore) -> N
 async def test_a_handed_over_reply_is_sent_once(store: SqliteStore) -> None:
     surface = Surface(knows_repeats=True)
     async with served(store, surface) as deliveries:
-        assert deliveries.knows_repeats("test")
-        assert not deliveries.knows_repeats("elsewhere")
+        assert deliveries.knows_repeats(SessionSource("test"))
+        assert not deliveries.knows_repeats(SessionSource("test", account="other"))
+        assert not deliveries.knows_repeats(SessionSource("elsewhere"))
         leased = await reply(store, "one", "two", handover=True)
         assert len(leased) == 1
         deliveries.hand_over(leased, "test")
@@ -205,7 +206,7 @@ async def test_a_broken_preview_harms_nothing(store: SqliteStore) -> None:
     live = Live()
     surface = Surface()
     async with served(store, surface, live=live) as deliveries:
-        await eventually(lambda: bool(live._subscriptions.get("test")))
+        await eventually(lambda: bool(live._subscriptions.get(("test", None))))
         live.publish("c1", 1, a_source(), TextDelta("break"))
         live.publish("c1", 1, a_source(), TextDelta("more"))
         await eventually(lambda: len(surface.shown) == 2)

@@ -3,15 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import resource
 import sqlite3
-from collections.abc import AsyncIterator, Callable
-from contextlib import (
-    AbstractAsyncContextManager,
-    AsyncExitStack,
-    asynccontextmanager,
-    closing,
-)
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, closing
 from pathlib import Path
 
 import pytest
@@ -22,6 +16,7 @@ from parley.storage.contract import StoreError
 from parley.storage.sqlite import SqliteStore
 from tests.builders import PLATFORM, a_message, eventually, say
 from tests.gateway import lane_house, post_house
+from tests.gateway.full_disk import Full, by_the_database, by_the_kernel
 from tests.gateway.lane_house import Answers, write
 
 BIG = "x" * 200_000
@@ -37,36 +32,6 @@ async def store(file: Path) -> AsyncIterator[SqliteStore]:
     store = SqliteStore.open(file)
     yield store
     await store.close()
-
-
-@asynccontextmanager
-async def by_the_kernel(store: SqliteStore, file: Path) -> AsyncIterator[None]:
-    """This process may write no byte past the length of the log: the commit fails."""
-    log = file.with_name(f"{file.name}-wal")
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (log.stat().st_size, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-
-
-@asynccontextmanager
-async def by_the_database(store: SqliteStore, file: Path) -> AsyncIterator[None]:
-    """The file may have no page more than it has: the statement fails."""
-
-    async def most_pages(number: int) -> None:
-        limit = f"PRAGMA max_page_count = {number}"
-        await store._engine.write(lambda db: db.execute(limit).fetchone())
-
-    await most_pages(1)
-    try:
-        yield
-    finally:
-        await most_pages(1_000_000)
-
-
-Full = Callable[[SqliteStore, Path], AbstractAsyncContextManager[None]]
 
 
 @pytest.mark.parametrize("full", [by_the_kernel, by_the_database])

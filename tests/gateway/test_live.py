@@ -131,7 +131,7 @@ async def test_nobody_who_left_is_kept() -> None:
     live = Live()
     reader = await _Reader(live).begin()
     await reader.close()
-    assert live._subscriptions == {"test": []}
+    assert live._subscriptions == {("test", None): []}
     _say(live, "to nobody")
     again = await _Reader(live).begin()
     _say(live, "hello")

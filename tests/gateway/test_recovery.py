@@ -192,11 +192,11 @@ async def test_a_stopping_gateway_can_be_hurried(
 
 async def test_a_stopping_gateway_takes_no_message(house: House) -> None:
     desk = await house.open()
-    gateway = house.gateway
-    assert gateway is not None
+    door = desk.door
+    assert door is not None
     await house.close()
     with pytest.raises(ParleyError, match="The gateway is stopping"):
-        await desk.start(gateway)
+        await desk.start(door)
         await desk.say("hello")
 
 
@@ -253,9 +253,9 @@ async def test_a_reply_nobody_was_there_for_waits_until_they_are_back(house: Hou
     await until(lambda: house.model.total == 1 and house.model.open_streams == 0)
     await house.close()
     desk = await house.open()
-    assert house.gateway is not None
+    assert desk.door is not None
     assert not desk.sent
-    await house.gateway.back(at("one"))
+    await desk.door.back(at("one"))
     await until(lambda: desk.sent)
     assert desk.texts() == ["echo: hello"]
 
@@ -289,7 +289,7 @@ async def test_a_reply_being_sent_at_a_crash_goes_again_only_where_a_repeat_is_k
     assert house.gateway is not None
     await desk.ask("next")
     assert len(desk.sent) == (2 if knows else 1)
-    doubtful = (await house.gateway.status()).doubtful
+    doubtful = (await house.gateway.status()).profiles[0].doubtful
     assert [note.text for note in doubtful] == ([] if knows else ["echo: hello"])
 
 

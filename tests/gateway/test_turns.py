@@ -106,13 +106,12 @@ async def test_a_command_sent_twice_is_answered_once(house: House) -> None:
 
 
 async def test_the_same_id_on_another_account_is_another_event(house: House) -> None:
-    desk = await house.open()
-    assert house.gateway is not None
-    for account in (None, "work", "work:e", "home"):
-        source = SessionSource("desk", "one", user_id="ann", account=account)
-        receipt = await house.gateway.admit(InboundMessage(source, "hello", "e1"))
-        assert receipt.state == "queued"
-    await until(lambda: sum(len(reply.answers) for reply in desk.sent) == 4)
+    house.more_surfaces = others = [Desk(account) for account in ("work", "work:e", "home")]
+    desks = [await house.open(), *others]
+    for desk in desks:
+        assert (await desk.say("hello", event_id="e1")).state == "queued"
+    # All of them are one conversation, and each message is answered by the account it came in by.
+    await until(lambda: sum(len(reply.answers) for desk in desks for reply in desk.sent) == 4)
 
 
 async def test_conversations_never_see_each_others_words(house: House) -> None:
@@ -142,12 +141,24 @@ async def test_no_more_turns_run_than_may(house: House, model: ScriptedModel) ->
     assert model.max_open_streams == 2
 
 
-async def test_a_platform_nobody_opened_is_refused(house: House, model: ScriptedModel) -> None:
-    await house.open()
-    assert house.gateway is not None
-    stranger = InboundMessage(SessionSource("pigeon", "one", user_id="eve"), "hello", "e1")
-    with pytest.raises(Refused, match="Nobody may speak to this agent on `pigeon` yet"):
-        await house.gateway.admit(stranger)
+async def test_a_surface_speaks_for_its_own_account_only(house: House) -> None:
+    desk = await house.open()
+    source = SessionSource("pigeon", "one", user_id="eve", account="loft", profile="coder")
+    await desk.admit(InboundMessage(source, "hello", "e1"))
+    await until(lambda: desk.sent)
+    bound = desk.sent[0].source
+    assert (bound.platform, bound.account, bound.profile) == ("desk", None, "default")
+
+
+@pytest.mark.parametrize(
+    "source", [SessionSource("desk"), SessionSource("desk", "", "group", user_id="ann")]
+)
+async def test_a_message_that_names_no_conversation_is_refused(
+    house: House, model: ScriptedModel, source: SessionSource
+) -> None:
+    desk = await house.open()
+    with pytest.raises(Refused, match="neither a chat nor a sender"):
+        await desk.admit(InboundMessage(source, "hello", "e1"))
     assert model.total == 0
     assert house.store is not None
     assert await house.store.sessions() == []

@@ -23,6 +23,10 @@ _BOUNDED_BY_WHAT_IS_UNDER_WAY = {
     "outbox_recover_repeatable": "outbox_sending",
     "outbox_recover_unsure": "outbox_sending",
 }
+# Tables that hold only what is under way.
+_SMALL = {"works_recover": "work"}
+# What runs once, when the namespace of a profile changes, goes through everything.
+_ONCE = {"adopt_turns": "turn", "adopt_inbox": "inbox", "adopt_outbox": "outbox"}
 
 
 @pytest.fixture(scope="module")
@@ -44,6 +48,8 @@ def test_a_statement_scans_no_table(db: Connection, name: str) -> None:
     allowed = _BOUNDED_BY_WHAT_IS_UNDER_WAY.get(name, "nothing")
     for line in _plan(db, SQL[name]):
         if not line.startswith("SCAN") or line.startswith(("SCAN json_each", "SCAN CONSTANT")):
+            continue
+        if line == f"SCAN {(_SMALL | _ONCE).get(name)}":
             continue
         assert re.search(rf"USING (COVERING )?INDEX ({allowed})$", line), line
 

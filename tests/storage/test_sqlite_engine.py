@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+import threading
 from collections.abc import AsyncIterator
 from functools import partial
 from pathlib import Path
@@ -117,6 +118,31 @@ async def test_nothing_is_written_into_a_file_that_was_removed(
     (tmp_path / "elsewhere.db").rename(tmp_path / "some.db")
     await engine.write(partial(_add, text="after"))
     assert await engine.read(_all) == ["before", "after"]
+
+
+async def test_a_file_that_was_replaced_is_not_read_for_the_one_that_is_written(
+    engine: Engine, tmp_path: Path
+) -> None:
+    """The reader opens it for the first read, which may be long after the writer did."""
+    other = Engine(tmp_path / "other.db")
+    await other.write(lambda db: db.execute("CREATE TABLE word (text TEXT UNIQUE)"))
+    await other.write(partial(_add, text="somebody else's"))
+    await other.close()
+    (tmp_path / "some.db").rename(tmp_path / "elsewhere.db")
+    (tmp_path / "other.db").rename(tmp_path / "some.db")
+    with pytest.raises(StoreUnavailable, match="was removed or replaced"):
+        await engine.read(_all)
+    (tmp_path / "elsewhere.db").rename(tmp_path / "some.db")
+    assert await engine.read(_all) == []
+
+
+async def test_what_was_never_asked_of_ends_all_the_same(tmp_path: Path) -> None:
+    before = threading.active_count()
+    engine = Engine(tmp_path / "some.db")
+    assert threading.active_count() == before
+    await engine.close()
+    with pytest.raises(StoreClosed):
+        engine.write(_all)
 
 
 async def test_a_disk_that_fills_up_within_a_group_is_a_passing_fault_for_all_of_it(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sqlite3
 from pathlib import Path
@@ -52,6 +53,19 @@ async def test_a_new_database_is_private_to_its_owner(file: Path) -> None:
     await store.close()
 
 
+async def test_a_database_is_private_from_its_first_moment(tmp_path: Path) -> None:
+    """The log beside it holds every word before the file does."""
+    before = os.umask(0o022)
+    try:
+        store = SqliteStore.open(tmp_path / "parley.db")
+        await say(store, "hello")
+    finally:
+        os.umask(before)
+    assert {path.suffix for path in tmp_path.iterdir()} == {".db", ".db-wal", ".db-shm"}
+    assert all(path.stat().st_mode & 0o077 == 0 for path in tmp_path.iterdir())
+    await store.close()
+
+
 async def test_a_database_of_this_version_is_left_as_it_is(file: Path) -> None:
     before = file.read_bytes()
     migrate(file)
@@ -61,7 +75,7 @@ async def test_a_database_of_this_version_is_left_as_it_is(file: Path) -> None:
 
 async def test_an_older_database_is_upgraded_with_a_copy_beside_it(file: Path) -> None:
     old = _version(file)
-    migrate(file, migrations() | _ADDS_A_COLUMN)
+    migrate(file, {**migrations()} | _ADDS_A_COLUMN)
     assert _version(file) == _NEXT
     copy = file.with_name(f"{file.name}.schema-{old}.backup")
     assert copy.stat().st_mode & 0o077 == 0
@@ -75,12 +89,12 @@ async def test_an_older_database_is_upgraded_with_a_copy_beside_it(file: Path) -
 async def test_an_upgrade_that_breaks_off_changes_nothing(file: Path) -> None:
     old = _version(file)
     with pytest.raises(StoreError, match="cannot be upgraded"):
-        migrate(file, migrations() | _BREAKS_OFF)
+        migrate(file, {**migrations()} | _BREAKS_OFF)
     assert _version(file) == old
     store = SqliteStore.open(file)
     assert (await say(store, "hello")).state == "duplicate"
     await store.close()
-    migrate(file, migrations() | _ADDS_A_COLUMN)
+    migrate(file, {**migrations()} | _ADDS_A_COLUMN)
     assert _version(file) == _NEXT
 
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable
+import os
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 from parley.agent.loop import AgentTask, Limits, run_agent
 from parley.agent.prompt import DEFAULT_SOUL, build_system
@@ -12,22 +15,37 @@ from parley.agent.providers import build_provider, provider_names
 from parley.agent.providers.base import Provider
 from parley.agent.tools import ToolContext, pick_tools
 from parley.backends.base import Turn
+from parley.config.child_env import child_environment
 from parley.config.settings import Settings
 from parley.profiles import Profile
 from parley.protocol import Failed, ParleyError, TurnEvent
+
+if TYPE_CHECKING:
+    from parley.agent.providers.local.pool import ModelPool
 
 __all__ = ["AgentBackend"]
 
 
 class AgentBackend:
-    """Answers with a model and tools, in this process."""
+    """Answers with a model and tools, in this process.
+
+    `local_models` is shared with the backends of other profiles, so that one child serves them all.
+    """
 
     def __init__(
-        self, profile: Profile, settings: Settings, *, secret: Callable[[str], str | None]
+        self,
+        profile: Profile,
+        settings: Settings,
+        *,
+        secret: Callable[[str], str | None],
+        local_models: ModelPool | None = None,
+        environ: Mapping[str, str] = os.environ,
     ) -> None:
         self._profile = profile
         self._settings = settings
         self._secret = secret
+        self._local_models = local_models
+        self._environment = MappingProxyType(child_environment(profile, environ))
         self._providers: dict[tuple[str | None, str | None], Provider] = {}
         self._soul = _Soul(profile.soul_file)
         self._tools = pick_tools(settings.agent.tools)
@@ -84,6 +102,7 @@ class AgentBackend:
                 source=turn.source,
                 session_key=turn.session_key,
                 async_delivery=turn.async_delivery,
+                environment=self._environment,
             ),
             limits=Limits(agent.max_steps, agent.turn_seconds, agent.turn_tokens),
             steer=turn.steer,
@@ -102,6 +121,7 @@ class AgentBackend:
                 provider=provider,
                 model=model,
                 log_dir=self._profile.logs,
+                local_models=self._local_models,
             )
         return self._providers[key]
 

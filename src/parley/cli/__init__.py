@@ -14,25 +14,25 @@ from parley.protocol import ParleyError
 
 if TYPE_CHECKING:
     import typer
+    from typer.core import TyperGroup
 
-__all__ = ["VERBS", "build_app", "run"]
+__all__ = ["VERBS", "build_command", "run"]
 
-VERBS = ("chat", "setup", "doctor", "gateway", "model", "config", "sessions")
+VERBS = ("chat", "setup", "doctor", "gateway", "model", "config", "sessions", "profile")
 _COMPLETION = "_PARLEY_COMPLETE"
 
 
 def run(arguments: Sequence[str]) -> None:
     """Run one command. Whatever goes wrong becomes one sentence and an exit code."""
     completing = _COMPLETION in os.environ
-    verb = next((word for word in arguments if not word.startswith("-")), None)
+    verb = _verb(arguments)
     _tolerate_odd_terminals()
-    if verb is not None and verb not in VERBS and verb == arguments[0] and not completing:
+    if verb is not None and verb not in VERBS and not completing:
         _fail(_unknown(verb), code=2)
     try:
         try:
-            build_app((verb,) if verb in VERBS and not completing else VERBS)(
-                args=list(arguments), prog_name="parley"
-            )
+            verbs = (verb,) if verb in VERBS and not completing else VERBS
+            build_command(verbs)(args=list(arguments), prog_name="parley")
         finally:
             # Here, and not when Python ends: nobody could say anything about it any more.
             sys.stdout.flush()
@@ -48,8 +48,32 @@ def run(arguments: Sequence[str]) -> None:
         _fail(_unexpected(error))
 
 
+def build_command(verbs: Sequence[str]) -> TyperGroup:
+    """The command with these verbs, each of which takes `--profile`."""
+    from typer.core import TyperGroup
+    from typer.main import get_command
+
+    from parley.cli._profile_option import add_everywhere
+
+    command = get_command(build_app(verbs))
+    assert isinstance(command, TyperGroup)
+    add_everywhere(command)
+    return command
+
+
+def _verb(arguments: Sequence[str]) -> str | None:
+    """The first word, behind no other option than `--profile`."""
+    words = iter(arguments)
+    for word in words:
+        if word == "--profile":
+            next(words, None)
+        elif not word.startswith("--profile="):
+            return None if word.startswith("-") else word
+    return None
+
+
 def build_app(verbs: Sequence[str]) -> typer.Typer:
-    """The command with these verbs."""
+    """The verbs themselves."""
     import typer
 
     from parley import __version__

@@ -31,7 +31,7 @@ from parley.cli._blocks import Blocks
 from parley.cli._talk import Talk
 from parley.config.settings import Settings
 from parley.gateway.commands import COMMANDS
-from parley.profiles import Profile
+from parley.profiles import DEFAULT_PROFILE, Profile
 from parley.protocol import ParleyError
 from parley.surfaces.terminal.wire import Accepted, Deliver, Frame, Show
 
@@ -224,8 +224,15 @@ class Screen:
         if welcome is None:
             return
         by = welcome.answered_by
+        who = "" if welcome.profile == DEFAULT_PROFILE else f"{welcome.profile} · "
         self._console.print(
-            Text.assemble(("Parley", "bold"), f" {welcome.version} · answered by ", (by, "bold"))
+            Text.assemble(
+                ("Parley", "bold"),
+                f" {welcome.version} · ",
+                (who, "bold cyan"),
+                "answered by ",
+                (by, "bold"),
+            )
         )
         parley = escape(os.environ.get("PARLEY_COMMAND", "parley"))
         if by.startswith("local · smollm2"):

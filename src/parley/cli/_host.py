@@ -1,69 +1,215 @@
-"""Run the gateway of a profile in this process."""
+"""Run a gateway in this process: for one profile, or for all of them."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Literal
+import asyncio
+import contextlib
+import os
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from parley.gateway.home import HomeLock, socket_path
-from parley.profiles import Profile
+from parley.profiles import Profile, default_profile, profile_scope, profiles_to_serve
+from parley.protocol import ParleyError
 
 if TYPE_CHECKING:
-    from parley.config.settings import Settings
-    from parley.gateway.app import Gateway
+    from parley.agent.providers.local.pool import ModelPool
+    from parley.config import Redactor
+    from parley.config.settings import GatewayConfig, Settings
+    from parley.gateway.app import Gateway, Parts
     from parley.surfaces.base import Surface
+    from parley.surfaces.webhook.hub import WebhookHub
 
-__all__ = ["hosted_gateway", "start_log"]
+__all__ = ["House", "hosted_gateway", "plan_chat", "plan_gateway", "start_log"]
+
+Kind: TypeAlias = Literal["gateway", "chat"]
+_NOTHING: Mapping[str, str] = {}
 
 
-def start_log(profile: Profile, *, level: str) -> None:
-    """Log into the profile's file, with every secret it has struck out."""
+@dataclass(frozen=True, slots=True)
+class House:
+    """What one process serves: whose it is, by which rules, and for whom.
+
+    `home` is the profile whose environment the process's own is; the others have only their files.
+    """
+
+    kind: Kind
+    home: Profile
+    config: GatewayConfig
+    profiles: Sequence[Profile]
+    level: str = "info"
+    notes: list[str] = field(default_factory=list)
+    finder: Callable[[], Sequence[Profile]] | None = None
+
+
+def plan_chat(profile: Profile, settings: Settings) -> House:
+    """A chat serves its own profile and nothing else."""
+    from parley.config import load_house
+
+    multiplex = False
+    with contextlib.suppress(ParleyError):  # what is wrong with the house is not the chat's matter
+        multiplex = load_house().multiplex_profiles
+    config = settings.gateway.model_copy(
+        update={"multiplex_profiles": multiplex, "profiles": [], "routes": []}
+    )
+    return House("chat", profile, config, [profile], settings.log.level)
+
+
+def plan_gateway(profile: Profile, *, alone: bool) -> House:
+    """Every profile where the house says so; `alone`: this one, whatever the house says."""
+    from parley.config import load_house, load_settings
+
+    house = load_house()
+    if house.multiplex_profiles and not alone:
+        notes: list[str] = []
+
+        def find() -> Sequence[Profile]:
+            notes.clear()
+            return profiles_to_serve(True, only=house.profiles, report=notes.append)
+
+        served = find()
+        home = default_profile()
+        level = "info"
+        with contextlib.suppress(ParleyError):
+            level = load_settings(home).log.level
+        return House("gateway", home, house, served, level, notes, find)
+    settings = load_settings(profile)
+    rules = {
+        "multiplex_profiles": house.multiplex_profiles,
+        "profiles": [],
+        "routes": house.routes if profile.is_default and not house.multiplex_profiles else [],
+    }
+    config = settings.gateway.model_copy(update=rules)
+    [served_profile] = profiles_to_serve(False, active=profile)
+    return House("gateway", profile, config, [served_profile], settings.log.level)
+
+
+def start_log(home: Profile, *, level: str, others: Sequence[Profile] = ()) -> Redactor:
+    """Log into each profile's file, with every secret of all of them struck out."""
     from parley.config import Redactor, Secrets, configure_logging
 
-    configure_logging(profile, Redactor(Secrets(profile).values()), level=level)
+    redactor = Redactor()
+    for profile in {home, *others}:
+        with contextlib.suppress(ParleyError):  # a `.env` that cannot be read is told of elsewhere
+            environ = os.environ if profile == home else _NOTHING
+            redactor.learn(Secrets(profile, environ).values())
+    configure_logging(home, redactor, apart=bool(others), level=level)
+    return redactor
 
 
 @asynccontextmanager
-async def hosted_gateway(
-    profile: Profile, settings: Settings, *, kind: Literal["gateway", "chat"]
-) -> AsyncIterator[Gateway]:
-    """The gateway, started; stopped and drained on the way out. Holds the home's lock."""
-    with HomeLock(profile, kind):
-        start_log(profile, level=settings.log.level)
-        from parley.backends.agent import AgentBackend
-        from parley.config import Secrets
-        from parley.gateway.app import Gateway
-        from parley.storage.sqlite import SqliteStore
+async def hosted_gateway(house: House) -> AsyncIterator[Gateway]:
+    """The gateway, started; stopped and drained on the way out."""
+    async with AsyncExitStack() as held:
+        if len(house.profiles) > 1 or house.finder is not None:
+            held.enter_context(HomeLock(house.home, house.kind, whole_house=True))
+        yield await held.enter_async_context(_running(house))
 
-        backend = AgentBackend(profile, settings, secret=Secrets(profile).get)
-        profile.workspace.mkdir(parents=True, exist_ok=True, mode=0o700)
-        gateway = Gateway(
-            profile,
-            settings,
-            store=SqliteStore.open(profile.database_file),
-            backend=backend,
-            surfaces=_surfaces(profile, settings, kind),
-        )
+
+@asynccontextmanager
+async def _running(house: House) -> AsyncIterator[Gateway]:
+    from parley.agent.providers.local.pool import ModelPool
+    from parley.gateway.app import Gateway
+    from parley.surfaces.webhook.hub import WebhookHub
+
+    redactor = start_log(house.home, level=house.level, others=house.profiles)
+    models = ModelPool(house.home.logs)
+    hub = WebhookHub()
+
+    @asynccontextmanager
+    async def opener(profile: Profile) -> AsyncIterator[Parts]:
+        async with _opened(profile, house, redactor=redactor, models=models, hub=hub) as parts:
+            yield parts
+
+    gateway = Gateway(
+        house.config,
+        house.profiles,
+        opener,
+        home=house.home,
+        surfaces=_house_surfaces(house, hub),
+        notes=house.notes,
+        finder=house.finder,
+    )
+    with profile_scope(house.home):
         await gateway.start()
-        if kind == "chat":
-            backend.warm()
+    try:
+        yield gateway
+    finally:
+        # Who leaves a chat does not want to wait: a running turn goes on at the next start.
+        await gateway.stop(at_once=house.kind == "chat")
+
+
+@asynccontextmanager
+async def _opened(
+    profile: Profile, house: House, *, redactor: Redactor, models: ModelPool, hub: WebhookHub
+) -> AsyncIterator[Parts]:
+    """What one profile needs. Holds its home's lock."""
+    from parley.backends.agent import AgentBackend
+    from parley.config import Secrets, load_settings
+    from parley.gateway.serving import Parts
+    from parley.storage.sqlite import SqliteStore
+
+    environ = os.environ if profile == house.home else _NOTHING
+    settings = await asyncio.to_thread(load_settings, profile, environ)
+    secrets = Secrets(profile, environ)
+    redactor.learn(secrets.values())
+    with HomeLock(profile, house.kind):
+        profile.workspace.mkdir(parents=True, exist_ok=True, mode=0o700)
+        backend = AgentBackend(profile, settings, secret=secrets.get, local_models=models)
         try:
-            yield gateway
+            store = await asyncio.to_thread(SqliteStore.open, profile.database_file)
+            try:
+                if house.kind == "chat":
+                    backend.warm()
+
+                def make_again(platforms: Collection[str]) -> list[Surface]:
+                    now, held = load_settings(profile, environ), Secrets(profile, environ)
+                    redactor.learn(held.values())
+                    return _surfaces(profile, now, held.get, platforms, house=house, hub=hub)
+
+                surfaces = _surfaces(profile, settings, secrets.get, None, house=house, hub=hub)
+                yield Parts(settings, store, backend, surfaces, make_again)
+            finally:
+                await store.close()
         finally:
-            # Who leaves a chat does not want to wait: a running turn goes on at the next start.
-            await gateway.stop(at_once=kind == "chat")
+            await backend.close()
+
+
+def _house_surfaces(house: House, hub: WebhookHub) -> list[Surface]:
+    if house.kind == "chat":
+        return []
+    from parley.surfaces.api.surface import ApiSurface
+
+    return [ApiSurface(house.config.host, house.config.port, mounted=[hub])]
 
 
 def _surfaces(
-    profile: Profile, settings: Settings, kind: Literal["gateway", "chat"]
-) -> Sequence[Surface]:
-    """A chat serves terminals only; a gateway every surface there is."""
+    profile: Profile,
+    settings: Settings,
+    secret: Callable[[str], str | None],
+    platforms: Collection[str] | None,
+    *,
+    house: House,
+    hub: WebhookHub,
+) -> list[Surface]:
+    """A chat serves terminals only; a gateway every surface the profile has, or of `platforms`."""
     from parley.surfaces.terminal.surface import TerminalSurface
 
-    surfaces: list[Surface] = [TerminalSurface(socket_path(profile))]
-    if kind == "gateway":
-        from parley.surfaces.api.surface import ApiSurface
+    surfaces: list[Surface] = []
+    if platforms is None or "terminal" in platforms:
+        surfaces.append(TerminalSurface(socket_path(profile)))
+    wanted = platforms is None or "webhook" in platforms
+    if house.kind == "gateway" and wanted and settings.surfaces.webhook.enabled:
+        from parley.surfaces.webhook.surface import WebhookSurface
 
-        surfaces.append(ApiSurface(settings.gateway.host, settings.gateway.port))
+        surfaces.append(
+            WebhookSurface(
+                hub,
+                profile=profile.name,
+                token=secret("WEBHOOK_TOKEN"),
+                callback_url=settings.surfaces.webhook.callback_url,
+            )
+        )
     return surfaces

@@ -4,16 +4,32 @@ from __future__ import annotations
 
 import json
 import sys
+from contextvars import ContextVar
 from typing import NoReturn
 
-from parley.profiles import Profile, default_profile
+from parley.profiles import Profile, active_profile, enter_scope, find_profile
 
-__all__ = ["current_profile", "fail", "print_json"]
+__all__ = ["asked_profile", "choose_profile", "current_profile", "fail", "print_json"]
+
+_asked: ContextVar[str | None] = ContextVar("parley_asked_profile", default=None)
+
+
+def choose_profile(name: str) -> None:
+    """What `--profile` said."""
+    _asked.set(name)
+
+
+def asked_profile() -> str | None:
+    """The name given by `--profile`, if it was."""
+    return _asked.get()
 
 
 def current_profile() -> Profile:
-    """The profile this command works on."""
-    return default_profile()
+    """The profile this command works on; from here on its secrets may be read."""
+    asked = _asked.get()
+    profile = active_profile() if asked is None else find_profile(asked)
+    enter_scope(profile)
+    return profile
 
 
 def fail(sentence: str, *, code: int = 1) -> NoReturn:

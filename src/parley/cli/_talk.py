@@ -14,7 +14,7 @@ from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from parley.cli._host import hosted_gateway
+from parley.cli._host import hosted_gateway, plan_chat
 from parley.gateway.home import HomeInUse, Silent, holder_of, socket_path
 from parley.profiles import Profile
 from parley.protocol import ParleyError
@@ -128,7 +128,7 @@ class Talk:
                 return
             try:
                 await self._hosting.enter_async_context(
-                    hosted_gateway(self._profile, self._settings, kind="chat")
+                    hosted_gateway(plan_chat(self._profile, self._settings))
                 )
                 self.hosted = True
             except HomeInUse:

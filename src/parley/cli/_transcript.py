@@ -99,10 +99,8 @@ def where(lane: str) -> str:
     parts = [one_line(unquote(part), longest=40) for part in lane.split(":")]
     if len(parts) < 4 or parts[0] != "agent":
         return one_line(lane, longest=80)
-    _, namespace, platform, chat_type, *rest = parts
-    words = [platform, *([] if chat_type == "dm" else [chat_type]), *rest]
-    owner = "" if namespace == "main" else f"{namespace} on "
-    return owner + " ".join(words)
+    _, _, platform, chat_type, *rest = parts
+    return " ".join([platform, *([] if chat_type == "dm" else [chat_type]), *rest]).rstrip()
 
 
 def _speaker(message: ChatMessage) -> str:

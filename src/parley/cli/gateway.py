@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import gc
 import signal
 import sys
+from typing import Any
 
 import typer
 
-from parley.cli._shared import current_profile, fail, print_json
+from parley.cli._gateway_words import describe
+from parley.cli._shared import asked_profile, current_profile, fail, print_json
 from parley.gateway.home import Silent, holder_of, socket_path
-from parley.gateway.status import GatewayStatus
+from parley.profiles import Profile, scan_profiles
 
 __all__ = ["register"]
 
@@ -26,6 +30,9 @@ def run() -> None:
     """Start the gateway and serve until it is stopped (Ctrl-C or SIGTERM)."""
     import uvloop
 
+    # What is loaded now stays for good: the collector need not walk it, now or later.
+    gc.disable()
+    _allow_many_files()
     uvloop.run(_run())
 
 
@@ -44,41 +51,55 @@ def status(
         # Here `running` says whether the gateway does; how many turns do has another name.
         print_json({**found, "running": True, "running_turns": found["running"]})
         return
-    sys.stdout.write(_describe(found))
+    _say(describe(found))
+
+
+def _allow_many_files() -> None:
+    """Each profile keeps some seven files open; the usual limit is low, and may be raised."""
+    import resource
+
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 async def _run() -> None:
-    from parley.cli._host import hosted_gateway
-    from parley.config import load_settings
+    from parley.cli._host import hosted_gateway, plan_gateway
 
-    profile = current_profile()
-    settings = load_settings(profile)
+    house = plan_gateway(current_profile(), alone=asked_profile() is not None)
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
-    async with hosted_gateway(profile, settings, kind="gateway") as gateway:
+    async with hosted_gateway(house) as gateway:
+        gc.freeze()
+        gc.enable()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, stopped.set)
-        _announce(await gateway.status())
+        _say(describe((await gateway.status()).to_dict(), greeting=True))
         await stopped.wait()
-        seconds = f"{settings.gateway.drain_seconds:g}"
+        seconds = f"{house.config.drain_seconds:g}"
         _say(f"Stopping; running turns have {seconds} s to finish (again to stop at once).")
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, gateway.hurry)
     _say("Stopped.")
 
 
-def _announce(status: GatewayStatus) -> None:
-    _say(f"Parley {status.version} serves {status.home} (process {status.pid})")
-    _say(f"  answers   {status.answered_by}")
-    for surface in status.surfaces:
-        fault = f"  NOT SERVED: {surface.fault}" if surface.fault else ""
-        _say(f"  {surface.platform:<9} {surface.where}{fault}")
+async def _ask_status() -> dict[str, Any] | None:
+    """Asked at the profile's own socket; one that is not served at any other of its gateway."""
+    ours = current_profile()
+    for profile in (ours, *(p for p in scan_profiles(report=lambda _: None) if p != ours)):
+        found = await _status_at(profile)
+        if found is None:
+            continue
+        if found["home"] == str(ours.home) or any(
+            told["name"] == ours.name for told in found["profiles"]
+        ):
+            return found
+    return None
 
 
-async def _ask_status() -> dict[str, object] | None:
+async def _status_at(profile: Profile) -> dict[str, Any] | None:
     from parley.surfaces.terminal.client import Disconnected, TerminalClient
 
-    profile = current_profile()
     holder = holder_of(profile)
     if holder is None:
         return None
@@ -93,35 +114,6 @@ async def _ask_status() -> dict[str, object] | None:
         raise Silent(profile.home, holder) from error
     except Disconnected:
         return None
-
-
-def _describe(status: dict[str, object]) -> str:
-    lines = [
-        f"Parley {status['version']} serves {status['home']} (process {status['pid']}), "
-        f"{status['state']}, up {_duration(status['uptime_seconds'])}",
-        f"  answers   {status['answered_by']}",
-        f"  turns     {status['running']} running, {status['queued']} waiting, "
-        f"{status['undelivered']} replies on their way",
-    ]
-    for surface in _records(status["surfaces"]):
-        fault = f"  NOT SERVED: {surface['fault']}" if surface["fault"] else ""
-        lines.append(f"  {surface['platform']:<9} {surface['where']}{fault}")
-    faults = status["faults"]
-    lines += [f"  fault     {fault}" for fault in (faults if isinstance(faults, list) else [])]
-    for note in _records(status["doubtful"]):
-        what = "may not have arrived" if note["state"] == "unsure" else "was refused"
-        lines.append(f"  reply {note['id']} {what} ({note['lane']}): {str(note['text'])[:60]}")
-    return "\n".join(lines) + "\n"
-
-
-def _records(value: object) -> list[dict[str, object]]:
-    return value if isinstance(value, list) else []
-
-
-def _duration(seconds: object) -> str:
-    total = int(seconds) if isinstance(seconds, int | float) else 0
-    hours, minutes = divmod(total // 60, 60)
-    return f"{hours} h {minutes} min" if hours else f"{minutes} min {total % 60} s"
 
 
 def _say(line: str) -> None:

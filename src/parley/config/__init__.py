@@ -12,24 +12,25 @@ if TYPE_CHECKING:
     from parley.config.edit import get_value, preview, set_value, set_values, unset_value
     from parley.config.env import OPTIONAL_ENV_VARS, EnvVar
     from parley.config.errors import ConfigError, Fault
-    from parley.config.load import load_settings
-    from parley.config.logs import configure_logging, log_profile
+    from parley.config.load import load_house, load_settings
+    from parley.config.logs import configure_logging
     from parley.config.redact import Redactor
     from parley.config.secrets import Secrets
-    from parley.config.settings import Settings
+    from parley.config.settings import GatewayConfig, Settings
 
 __all__ = [
     "OPTIONAL_ENV_VARS",
     "ConfigError",
     "EnvVar",
     "Fault",
+    "GatewayConfig",
     "Redactor",
     "Secrets",
     "Settings",
     "configure_logging",
     "get_value",
+    "load_house",
     "load_settings",
-    "log_profile",
     "preview",
     "set_value",
     "set_values",
@@ -41,13 +42,14 @@ _HOMES: Final = {
     "ConfigError": "errors",
     "EnvVar": "env",
     "Fault": "errors",
+    "GatewayConfig": "settings",
     "Redactor": "redact",
     "Secrets": "secrets",
     "Settings": "settings",
     "configure_logging": "logs",
     "get_value": "edit",
+    "load_house": "load",
     "load_settings": "load",
-    "log_profile": "logs",
     "preview": "edit",
     "set_value": "edit",
     "set_values": "edit",

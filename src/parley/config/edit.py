@@ -16,6 +16,7 @@ from parley.config.document import Document, SettingPath, Value, parse_document,
 from parley.config.errors import ConfigError, shown
 from parley.config.faults import found, unknown_setting, wanted
 from parley.config.files import locked, replace_text
+from parley.config.gateway import HOUSE_SETTINGS
 from parley.config.load import load_settings, validate
 from parley.config.redact import Redactor
 from parley.config.schema import Leaf, Section, Table, spot_at
@@ -50,12 +51,22 @@ def set_value(profile: Profile, path: str, value: Value) -> Value:
 
 def set_values(profile: Profile, changes: Mapping[str, Value]) -> dict[str, Value]:
     """Make all the changes or none of them. None gives a setting its default again."""
+    _refuse_house_settings(profile, changes)
     typed = _all_typed(changes)
     with locked(profile.home):
         document = _with_changes(_sound_document(profile), typed)
         validate(document)
         replace_text(profile.config_file, document.text)
     return typed
+
+
+def _refuse_house_settings(profile: Profile, changes: Mapping[str, Value]) -> None:
+    for path in changes:
+        if not profile.is_default and path.strip() in HOUSE_SETTINGS:
+            raise ConfigError(
+                f"`{path}` is for all profiles together: "
+                f"parley --profile default config set {path} VALUE"
+            )
 
 
 def preview(profile: Profile, changes: Mapping[str, Value]) -> Settings:

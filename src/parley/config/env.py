@@ -44,11 +44,29 @@ OPTIONAL_ENV_VARS: Final[dict[str, EnvVar]] = {
         "category": "paths",
         "password": False,
     },
+    "PARLEY_PROFILE": {
+        "description": "The profile that commands work on, above `parley profile use`.",
+        "prompt": "Profile",
+        "category": "paths",
+        "password": False,
+    },
+    "GATEWAY_MULTIPLEX_PROFILES": {
+        "description": "Whether one gateway serves every profile, above the setting.",
+        "prompt": "Serve every profile",
+        "category": "gateway",
+        "password": False,
+    },
     "PARLEY_CACHE": {
         "description": "The directory for downloaded models.",
         "prompt": "Cache directory",
         "category": "paths",
         "password": False,
+    },
+    "WEBHOOK_TOKEN": {
+        "description": "The token of the webhook, at least 16 characters: you choose it.",
+        "prompt": "Webhook token",
+        "category": "messaging",
+        "password": True,
     },
 }
 

@@ -17,6 +17,7 @@ __all__ = ["describe_fault", "found", "unknown_setting", "wanted"]
 
 _WANTED: Final = {
     "bool": "`true` or `false`",
+    "clock": "a time of day like 04:00",
     "dict": "settings under it",
     "float": "a number",
     "int": "a whole number",
@@ -25,6 +26,7 @@ _WANTED: Final = {
     "number": "a number",
     "finite": "an ordinary number",
     "string": "text",
+    "zone": "a time zone such as Europe/Paris",
 }
 
 
@@ -43,6 +45,8 @@ def describe_fault(
     if error["type"] == "string_pattern_mismatch":
         # What stands there may be the key itself: it is not repeated.
         sentence = f"`{setting}` wants the name of a variable, such as OPENAI_API_KEY, not a key."
+    elif error["type"] == "missing":
+        sentence = f"`{setting}` is missing."
     # An item of a list given by a variable has no path of its own there.
     for length in range(len(path), 0, -1):
         origin = origins.get(path[:length])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pydantic import ValidationError
 
@@ -13,11 +13,14 @@ from parley.config.document import Document, SettingPath, Value, read_document
 from parley.config.env_file import read_env_file
 from parley.config.errors import ConfigError, Fault, nearest, shown
 from parley.config.faults import describe_fault
+from parley.config.gateway import MULTIPLEX_VARIABLE, lift_multiplex
 from parley.config.schema import Leaf, Section, Table, env_name, leaves, spot_at
-from parley.config.settings import BUILT_IN_PROVIDERS, PROVIDER_NAME, Settings
-from parley.profiles import Profile
+from parley.config.settings import BUILT_IN_PROVIDERS, PROVIDER_NAME, GatewayConfig, Settings
+from parley.profiles import Profile, default_profile
 
-__all__ = ["Override", "load_settings", "validate"]
+__all__ = ["Override", "load_house", "load_settings", "validate"]
+
+_OF_THE_HOUSE = ("gateway", "multiplex_profiles")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,12 +37,33 @@ def load_settings(profile: Profile, environ: Mapping[str, str] = os.environ) -> 
     Where there is no `config.yaml` every setting has its default; nothing is written.
     """
     document = read_document(profile.config_file)
+    return validate(document, _all_overrides(profile, document, environ))
+
+
+def load_house(environ: Mapping[str, str] = os.environ) -> GatewayConfig:
+    """What the default profile says of the gateway as a whole; the rest of its settings may be
+    wrong.
+    """
+    house = default_profile(environ)
+    document = read_document(house.config_file)
+    ours = {name: document.values[name] for name in _OF_THE_HOUSE if name in document.values}
+    overrides = {
+        path: override
+        for path, override in _all_overrides(house, document, environ).items()
+        if path[0] == "gateway"
+    }
+    return validate(replace(document, values=ours, faults=[]), overrides).gateway
+
+
+def _all_overrides(
+    profile: Profile, document: Document, environ: Mapping[str, str]
+) -> dict[SettingPath, Override]:
     overrides: dict[SettingPath, Override] = {}
     names = _provider_names(document)
     in_file = read_env_file(profile.env_file).values
     overrides.update(_overrides(in_file, names, f" in {shown(profile.env_file)}"))
     overrides.update(_overrides(environ, names, ""))
-    return validate(document, overrides)
+    return overrides
 
 
 def validate(
@@ -49,6 +73,7 @@ def validate(
     overrides = overrides or {}
     values = deepcopy(document.values)
     _fill_empty(values)
+    lift_multiplex(values)
     for path, override in overrides.items():
         _put(values, path, override.value)
     faults = [*document.faults, *_name_faults(document)]
@@ -74,6 +99,8 @@ def _overrides(
         found = paths.get(variable) or _new_provider(variable)
         if found is not None:
             yield found[0], Override(text.strip(), f"`{variable}`{where}")
+    if flag := environ.get(MULTIPLEX_VARIABLE, "").strip():
+        yield ("gateway", "multiplex_profiles"), Override(flag, f"`{MULTIPLEX_VARIABLE}`{where}")
 
 
 def _new_provider(variable: str) -> tuple[SettingPath, Leaf] | None:

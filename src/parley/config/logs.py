@@ -1,6 +1,8 @@
 """The log of a profile: JSON lines in `<home>/logs/parley.log`, every one of them redacted.
 
-Any room logs with the standard library: `logging.getLogger(__name__)`, fields by `extra=`.
+What is logged within a profile's scope goes to that profile's file; all else to the file of the
+profile the process was started for. Any room logs with the standard library:
+`logging.getLogger(__name__)`, fields by `extra=`.
 """
 
 from __future__ import annotations
@@ -10,9 +12,6 @@ import logging.handlers
 import os
 import sys
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
 from io import TextIOWrapper
 from pathlib import Path
 from types import TracebackType
@@ -22,34 +21,29 @@ from parley.config.errors import ConfigError, shown
 from parley.config.files import make_private_directory
 from parley.config.log_lines import JsonLine, WordsLine
 from parley.config.redact import Redactor
-from parley.profiles import Profile
+from parley.profiles import Profile, scoped_profile
 
-__all__ = ["LOG_NAME", "configure_logging", "log_profile", "report_uncaught"]
+__all__ = ["LOG_NAME", "configure_logging", "report_uncaught"]
 
 LOG_NAME: Final = "parley.log"
 _LARGEST: Final = 5 * 1024 * 1024
 _KEPT: Final = 3
 
 _log = logging.getLogger(__name__)
-_profile: ContextVar[str | None] = ContextVar("parley_log_profile", default=None)
-
-
-@contextmanager
-def log_profile(name: str) -> Iterator[None]:
-    """What is logged inside belongs to this profile."""
-    token = _profile.set(name)
-    try:
-        yield
-    finally:
-        _profile.reset(token)
 
 
 def configure_logging(
-    profile: Profile, redactor: Redactor, *, level: str = "info", console: bool = False
+    profile: Profile,
+    redactor: Redactor,
+    *,
+    apart: bool = False,
+    level: str = "info",
+    console: bool = False,
 ) -> Path:
     """Send everything this process logs, uncaught errors included, to the profile's log.
 
-    Calling it again replaces what was set up before. Returns the file.
+    `apart`: what is logged in another profile's scope goes to that one's. Calling it again
+    replaces what was set up before. Returns the file.
     """
     make_private_directory(profile.logs)
     file = profile.logs / LOG_NAME
@@ -60,10 +54,10 @@ def configure_logging(
         raise ConfigError(f"Cannot write the log {shown(file)}: {reason}.") from error
 
     def profile_now() -> str:
-        return _profile.get() or profile.name
+        return (scoped_profile() or profile).name
 
     private.setFormatter(JsonLine(redactor, profile_now))
-    handlers: list[logging.Handler] = [private]
+    handlers: list[logging.Handler] = [_ByProfile(profile, private) if apart else private]
     if console:
         handlers.append(_Console(sys.stderr))
         handlers[-1].setFormatter(WordsLine(redactor, profile_now))
@@ -77,7 +71,7 @@ def configure_logging(
 def report_uncaught(error: BaseException) -> str:
     """Log an error that nobody expected; returns the sentence a person gets instead of it."""
     _log.critical("uncaught error", exc_info=error)
-    where = next((h.baseFilename for h in logging.root.handlers if isinstance(h, PrivateLog)), None)
+    where = next((h.baseFilename for h in logging.root.handlers if isinstance(h, _OURS)), None)
     details = f"; the details are in {shown(Path(where))}" if where else ""
     return f"Something went wrong inside Parley ({type(error).__name__}){details}."
 
@@ -121,9 +115,50 @@ class PrivateLog(logging.handlers.RotatingFileHandler):
         return (there.st_dev, there.st_ino) != (ours.st_dev, ours.st_ino)
 
 
+class _ByProfile(logging.Handler):
+    """Hands each record to the log of the profile whose work it tells of."""
+
+    def __init__(self, home: Profile, first: PrivateLog) -> None:
+        super().__init__()
+        self._home = home
+        self._first = first
+        self._open: dict[Profile, PrivateLog] = {}
+
+    @property
+    def baseFilename(self) -> str:
+        return self._first.baseFilename
+
+    def emit(self, record: logging.LogRecord) -> None:
+        scope = scoped_profile()
+        if scope is None or scope == self._home:
+            self._first.handle(record)
+        else:
+            self._log_of(scope).handle(record)
+
+    def close(self) -> None:
+        for log in (self._first, *self._open.values()):
+            log.close()
+        super().close()
+
+    def _log_of(self, profile: Profile) -> PrivateLog:
+        log = self._open.get(profile)
+        if log is None:
+            try:
+                make_private_directory(profile.logs)
+                log = PrivateLog(profile.logs / LOG_NAME)
+            except (ConfigError, OSError):
+                return self._first  # its own home cannot be written: that too must be told
+            log.setFormatter(self._first.formatter)
+            self._open[profile] = log
+        return log
+
+
 class _Console(logging.StreamHandler[TextIO]):
     def handleError(self, record: logging.LogRecord) -> None:
         """A closed terminal is no reason to show a traceback."""
+
+
+_OURS: Final = (PrivateLog, _ByProfile)
 
 
 def _take_over(handlers: list[logging.Handler], level: str) -> None:
@@ -132,7 +167,7 @@ def _take_over(handlers: list[logging.Handler], level: str) -> None:
     for logger in (logging.root, *named):
         for handler in list(logger.handlers):
             logger.removeHandler(handler)
-            if isinstance(handler, PrivateLog):
+            if isinstance(handler, _OURS):
                 handler.close()
         logger.propagate = True
     for handler in handlers:

@@ -64,7 +64,9 @@ def spot_at(path: Sequence[str]) -> Spot | None:
 
 
 def leaves(names: Iterable[str] = BUILT_IN_PROVIDERS) -> Iterator[tuple[tuple[str, ...], Leaf]]:
-    """Every setting with its path; `names` are those under `providers`."""
+    """Every setting with its path; `names` are those under `providers`, the one table that the
+    environment may fill.
+    """
     return _leaves(Section(Settings), (), tuple(names))
 
 
@@ -115,6 +117,6 @@ def _leaves(
     elif isinstance(spot, Section):
         for name, child in _children(spot.model).items():
             yield from _leaves(child, (*path, name), names)
-    else:
+    elif path == ("providers",):
         for name in names:
             yield from _leaves(Section(spot.model), (*path, name), names)

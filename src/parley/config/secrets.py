@@ -1,4 +1,8 @@
-"""The secrets of one profile: the environment first, then the `.env` in its home."""
+"""The secrets of one profile: the environment first, then the `.env` in its home.
+
+They are read within the profile's scope only (`profile_scope`): what asks for them while another
+profile's work is being done, or nobody's, is refused.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +14,17 @@ from parley.config.env import OPTIONAL_ENV_VARS, looks_secret
 from parley.config.env_file import EnvFile, read_env_file, write_env_file
 from parley.config.files import locked, read_text, replace_text
 from parley.config.redact import secret_values
-from parley.profiles import Profile
+from parley.profiles import Profile, require_scope
 
-__all__ = ["Secrets"]
+__all__ = ["Secrets", "is_secret"]
 
 
 class Secrets:
-    """What a profile may use and nobody may read. Blank is unset."""
+    """What a profile may use and nobody may read. Blank is unset.
+
+    `environ` is the process's own, for the profile that the process was started for; a profile
+    served beside it has none.
+    """
 
     def __init__(self, profile: Profile, environ: Mapping[str, str] = os.environ) -> None:
         self._profile = profile
@@ -24,18 +32,19 @@ class Secrets:
         self._read: EnvFile | None = None
 
     def get(self, name: str) -> str | None:
+        require_scope(self._profile)
         value = self._environ.get(name, "").strip() or self._file.values.get(name, "").strip()
         return value or None
 
     def names(self) -> tuple[str, ...]:
         """The names of all secrets that are set, in order."""
-        found = [name for name in self._file.values if _is_secret(name)]
-        found += [name for name in self._environ if looks_secret(name)]
-        return tuple(sorted({name for name in found if self.get(name)}))
+        found = [name for name, value in self._file.values.items() if is_secret(name) and value]
+        found += [name for name, value in self._environ.items() if looks_secret(name) and value]
+        return tuple(sorted(set(found)))
 
     def values(self) -> frozenset[str]:
         """Every value that must not be read anywhere, for the redaction."""
-        held = {value for name, value in self._file.values.items() if _is_secret(name)}
+        held = {value for name, value in self._file.values.items() if is_secret(name)}
         return frozenset({value for value in held if value.strip()} | secret_values(self._environ))
 
     def set(self, name: str, value: str) -> None:
@@ -79,7 +88,7 @@ class Secrets:
         return self._read
 
 
-def _is_secret(name: str) -> bool:
+def is_secret(name: str) -> bool:
     """What stands in `.env` is a secret, unless it is known to be something else."""
     if name in OPTIONAL_ENV_VARS:
         return OPTIONAL_ENV_VARS[name]["password"]

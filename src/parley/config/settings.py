@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Final, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic_core import PydanticCustomError
+
+from parley.protocol import ParleyError
 
 __all__ = [
     "BUILT_IN_PROVIDERS",
     "PROVIDER_NAME",
     "AgentSettings",
-    "GatewaySettings",
+    "GatewayConfig",
     "LocalModelSettings",
     "LogSettings",
     "ModelSettings",
     "ProviderSettings",
+    "RouteSettings",
+    "SessionSettings",
     "Settings",
+    "SurfaceSessionSettings",
+    "SurfaceSettings",
+    "WebhookSettings",
 ]
 
 BUILT_IN_PROVIDERS: Final = ("local", "openai", "anthropic")
@@ -34,6 +42,36 @@ def _no_truth(value: object) -> object:
 Number = BeforeValidator(_no_truth)
 Seconds = Annotated[float, Field(ge=0, le=86_400), Number]
 Count = Annotated[int, Field(ge=1), Number]
+
+
+def _id_text(value: object) -> object:
+    """An id is text, also where YAML reads a number."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    return value.strip() if isinstance(value, str) else value
+
+
+def _time_of_day(value: str) -> str:
+    if re.fullmatch(r"([01][0-9]|2[0-3]):[0-5][0-9]", value) is None:
+        raise PydanticCustomError("clock_time", "wants a time of day")
+    return value
+
+
+def _time_zone(value: str) -> str:
+    from parley.config.zones import time_zone
+
+    try:
+        time_zone(value)
+    except ParleyError as error:
+        raise PydanticCustomError("zone_name", "wants a time zone") from error
+    return value
+
+
+Id = Annotated[str, Field(min_length=1), BeforeValidator(_id_text)]
+Reset = Literal["never", "idle", "daily", "both"]
+Minutes = Annotated[int, Field(ge=1, le=525_600), Number]
+TimeOfDay = Annotated[str, AfterValidator(_time_of_day)]
+TimeZone = Annotated[str, AfterValidator(_time_zone)]
 
 
 class _Section(BaseModel):
@@ -102,7 +140,19 @@ class AgentSettings(_Section):
     )
 
 
-class GatewaySettings(_Section):
+class RouteSettings(_Section):
+    """Whose messages on a shared account go to which profile. What is left out matches all."""
+
+    profile: Id = Field(description="who answers")
+    platform: Id | None = Field(default=None, description="such as `telegram`")
+    account: Id | None = Field(default=None, description="the account it came in by")
+    guild: Id | None = Field(default=None, description="the server, space or workspace")
+    chat: Id | None = Field(default=None, description="the room, group or direct chat")
+    thread: Id | None = Field(default=None, description="the thread or topic in it")
+    user: Id | None = Field(default=None, description="who speaks")
+
+
+class GatewayConfig(_Section):
     """The process that serves the surfaces."""
 
     host: str = Field(default="127.0.0.1", description="the address HTTP is served on")
@@ -116,6 +166,80 @@ class GatewaySettings(_Section):
     busy: Literal["steer", "queue", "interrupt"] = Field(
         default="steer", description="what a message does that arrives during a turn of its session"
     )
+    multiplex_profiles: bool = Field(
+        default=False, description="one gateway serves every profile; read from the default profile"
+    )
+    profiles: list[Id] = Field(
+        default_factory=list, description="of all profiles serve only these; empty: every one"
+    )
+    routes: list[RouteSettings] = Field(
+        default_factory=list, description="which profile answers where; see docs/profiles.md"
+    )
+
+    @classmethod
+    def from_dict(cls, record: Mapping[str, Any], environ: Mapping[str, str] | None = None) -> Self:
+        """From a whole configuration, or from its `gateway` section alone."""
+        from parley.config.gateway import gateway_values
+
+        return cls.model_validate(gateway_values(record, environ or {}))
+
+    def to_dict(self) -> dict[str, Any]:
+        return self.model_dump(mode="json")
+
+
+class SurfaceSessionSettings(_Section):
+    """What is different about sessions on one surface."""
+
+    group_sessions_per_user: bool | None = Field(default=None, description="as above")
+    thread_sessions_per_user: bool | None = Field(default=None, description="as above")
+    reset: Reset | None = Field(default=None, description="as above")
+    idle_minutes: Minutes | None = Field(default=None, description="as above")
+    daily_at: TimeOfDay | None = Field(default=None, description="as above")
+    reset_triggers: list[str] | None = Field(default=None, description="as above")
+
+
+class SessionSettings(_Section):
+    """Which messages share a conversation, and when a new one begins by itself."""
+
+    group_sessions_per_user: bool = Field(
+        default=True, description="in a group everyone has a conversation of their own"
+    )
+    thread_sessions_per_user: bool = Field(
+        default=False, description="in a thread of a group too; else the thread is one conversation"
+    )
+    reset: Reset = Field(
+        default="never",
+        description="when a new conversation begins: after a pause (`idle`), each day, or `both`",
+    )
+    idle_minutes: Minutes = Field(default=1440, description="how long a pause is, for `idle`")
+    daily_at: TimeOfDay = Field(default="04:00", description="the time of day, for `daily`")
+    timezone: TimeZone | None = Field(
+        default=None, description="whose time of day, such as Europe/Paris; the machine's if unset"
+    )
+    reset_triggers: list[str] = Field(
+        default_factory=lambda: ["/new", "/reset"],
+        description="messages that begin a new conversation",
+    )
+    reset_notice: bool = Field(
+        default=True, description="say so when a conversation was begun anew by itself"
+    )
+    surfaces: dict[str, SurfaceSessionSettings] = Field(
+        default_factory=dict,
+        description="a surface, such as `webhook`; what is set there wins on it",
+    )
+
+
+class WebhookSettings(_Section):
+    """Any program may bring messages in and take answers out; `WEBHOOK_TOKEN` is in `.env`."""
+
+    enabled: bool = Field(default=False, description="serve it")
+    callback_url: str | None = Field(default=None, description="where answers are posted")
+
+
+class SurfaceSettings(_Section):
+    """The places where people talk, beside the terminal."""
+
+    webhook: WebhookSettings = WebhookSettings()
 
 
 class LogSettings(_Section):
@@ -131,9 +255,12 @@ class Settings(_Section):
 
     model: ModelSettings = ModelSettings()
     providers: dict[str, ProviderSettings] = Field(
-        default_factory=dict, description="`local`, `openai` and `anthropic` are always there"
+        default_factory=dict,
+        description="yours to choose; `local`, `openai` and `anthropic` are always there",
     )
     local: LocalModelSettings = LocalModelSettings()
     agent: AgentSettings = AgentSettings()
-    gateway: GatewaySettings = GatewaySettings()
+    gateway: GatewayConfig = GatewayConfig()
+    sessions: SessionSettings = SessionSettings()
+    surfaces: SurfaceSettings = SurfaceSettings()
     log: LogSettings = LogSettings()

@@ -1,4 +1,4 @@
-"""The gateway: wires intake, lanes, turns and delivery together for one profile."""
+"""The gateway: serves one profile or many on their surfaces. One profile's fault stays its own."""
 
 from __future__ import annotations
 
@@ -7,222 +7,326 @@ import logging
 import os
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from functools import partial
-from typing import Protocol
+from typing import TypeAlias
 
 from parley import __version__
-from parley.backends.base import Backend
-from parley.config.settings import Settings
-from parley.gateway.access import Access
-from parley.gateway.commands import Commands
-from parley.gateway.delivery import Deliveries, SurfacePort
-from parley.gateway.intake import FrontDoor, Intake, Stopping
-from parley.gateway.lanes import Lanes
-from parley.gateway.live import Live
-from parley.gateway.routing import Router
-from parley.gateway.status import DeliveryNote, GatewayStatus, SurfaceStatus
-from parley.gateway.turns import TurnRunner
-from parley.profiles import Profile
-from parley.protocol import InboundMessage, ParleyError, SessionSource
-from parley.storage.contract import Receipt, Store
+from parley.config.settings import GatewayConfig
+from parley.gateway.doors import Door, account_for
+from parley.gateway.hosted import Hosted, HostedSurface, refuse_shared_credentials
+from parley.gateway.intake import Stopping
+from parley.gateway.routes import RouteTable
+from parley.gateway.routing import NobodyThere, Router
+from parley.gateway.serving import Parts, Serving
+from parley.gateway.status import GatewayStatus, Introduction, ProfileStatus
+from parley.profiles import Profile, profile_scope
+from parley.protocol import ParleyError
 
-__all__ = ["Gateway", "HostedSurface"]
+__all__ = ["Gateway", "HostedSurface", "Opener", "Parts", "already_open"]
 
 _log = logging.getLogger("parley.gateway")
 
-_FLUSH_SECONDS = 2.0
+_AT_ONCE = 8
+_FIRST_PAUSE, _LONGEST_PAUSE = 2.0, 10.0
+
+Opener: TypeAlias = Callable[[Profile], AbstractAsyncContextManager[Parts]]
 
 
-class HostedSurface(SurfacePort, Protocol):
-    """A surface as the gateway runs it."""
+def already_open(parts: Parts) -> Opener:
+    """The opener for one profile whose parts are open; they are closed with its serving."""
 
-    @property
-    def vouches(self) -> bool:
-        """Whether the surface itself makes sure that every sender is the owner."""
+    @asynccontextmanager
+    async def opener(profile: Profile) -> AsyncIterator[Parts]:
+        try:
+            yield parts
+        finally:
+            await parts.backend.close()
+            await parts.store.close()
 
-    @property
-    def where(self) -> str:
-        """In a few words, where people find it."""
-
-    async def start(self, door: FrontDoor) -> None: ...
-
-    async def stop(self) -> None: ...
+    return opener
 
 
 class Gateway:
-    """Serves one profile on some surfaces: `start`, then `stop`."""
+    """Serves profiles: `start`, then `stop`.
+
+    `opener` opens what a profile needs; when that fails the profile is reported, the others are
+    served, and it is tried again from time to time. `finder` is asked now and then who is to be
+    served: a new profile is taken in. `surfaces` belong to the house, whose profile is `home`.
+    """
 
     def __init__(
         self,
-        profile: Profile,
-        settings: Settings,
+        house: GatewayConfig,
+        profiles: Sequence[Profile],
+        opener: Opener,
         *,
-        store: Store,
-        backend: Backend,
-        surfaces: Sequence[HostedSurface],
+        home: Profile | None = None,
+        surfaces: Sequence[HostedSurface] = (),
+        notes: Sequence[str] = (),
+        finder: Callable[[], Sequence[Profile]] | None = None,
     ) -> None:
-        owner = f"{os.getpid()}-{secrets.token_hex(4)}"
-        by_platform = {surface.platform: surface for surface in surfaces}
-        live = Live()
-        self.profile = profile
-        self._settings = settings
-        self._store = store
-        self._backend = backend
-        self._surfaces = tuple(surfaces)
-        self._owner = owner
-        self._lanes = Lanes(
-            store,
-            owner=owner,
-            platforms=tuple(by_platform),
-            concurrency=settings.gateway.running_turns,
-        )
-        self._deliveries = Deliveries(store, owner=owner, surfaces=by_platform, live=live)
-        self._router = Router(profile)
-        self._commands = Commands(
-            store=store, lanes=self._lanes, deliveries=self._deliveries, models=backend.models
-        )
-        self._intake = Intake(
-            access=Access(surface.platform for surface in surfaces if surface.vouches),
-            router=self._router,
-            lanes=self._lanes,
-            commands=self._commands,
-            busy=settings.gateway.busy,
-        )
-        self._runner = TurnRunner(
-            profile,
-            store=store,
-            backend=backend,
-            live=live,
-            deliveries=self._deliveries,
-            steers=settings.gateway.busy == "steer",
-        )
+        self.profiles = list(profiles)
+        self.home = home or self.profiles[0]
+        routes = RouteTable(house.routes, served=[profile.name for profile in profiles])
+        self.router = Router(profiles, routes if house.multiplex_profiles else None)
+        self._house = house
+        self._opener = opener
+        self._notes = notes
+        self._finder = finder
+        self._owner = f"{os.getpid()}-{secrets.token_hex(4)}"
+        self._hosted = [Hosted(surface, self.home) for surface in surfaces]
+        self._servings: dict[str, Serving] = {}
+        self._faults: dict[str, ParleyError] = {}
         self._started_at = time.monotonic()
         self._state = "starting"
-        self._faults: dict[str, str] = {}
-        self._broken: dict[str, str] = {}
-        self._tasks: list[asyncio.Task[None]] = []
+        self._mending: asyncio.Task[None] | None = None
 
-    # ── the front door ──
+    # ── for the doors ──
 
-    async def admit(self, message: InboundMessage) -> Receipt:
+    def check_open(self) -> None:
         if self._state != "serving":
             raise Stopping("The gateway is stopping; please try again in a moment.")
-        return await self._intake.admit(message)
 
-    async def back(self, source: SessionSource) -> None:
-        await self._deliveries.back(self._router.route(source).lane, source.platform)
+    def serving(self, profile: Profile) -> Serving:
+        found = self._servings.get(profile.name)
+        if found is None:
+            raise NobodyThere(
+                f"`{profile.name}` cannot answer now; `parley gateway status` says why."
+            )
+        return found
+
+    def introduction(self, profile: Profile) -> Introduction:
+        found = self._servings.get(profile.name)
+        if found is not None:
+            return found.introduction()
+        return Introduction(__version__, os.getpid(), profile.name, "nobody: it is not served now")
 
     async def status(self) -> GatewayStatus:
-        health = await self._store.health()
+        told = await asyncio.gather(*(self._status_of(profile) for profile in self.profiles))
         return GatewayStatus(
             version=__version__,
             pid=os.getpid(),
-            profile=self.profile.name,
-            home=str(self.profile.home),
-            answered_by=self._answered_by(),
-            uptime_seconds=round(time.monotonic() - self._started_at, 1),
+            home=str(self.home.home),
             state=self._state,
-            faults=tuple(self._broken.values()),
-            running=health.running,
-            queued=health.queued,
-            undelivered=health.undelivered,
-            surfaces=tuple(
-                SurfaceStatus(surface.platform, surface.where, self._faults.get(surface.platform))
-                for surface in self._surfaces
-            ),
-            doubtful=tuple(
-                DeliveryNote(found.id, found.lane, found.state, found.text)
-                for found in (*health.unsure, *health.dead)
-            ),
+            uptime_seconds=round(time.monotonic() - self._started_at, 1),
+            multiplex=self._house.multiplex_profiles,
+            profiles=tuple(told),
+            surfaces=tuple(hosted.status for hosted in self._hosted),
+            notes=tuple(self._notes),
         )
+
+    async def _status_of(self, profile: Profile) -> ProfileStatus:
+        serving = self._servings.get(profile.name)
+        fault = self._faults.get(profile.name)
+        if serving is not None:
+            try:
+                return await serving.status()
+            except (ParleyError, OSError) as error:
+                fault = ParleyError(str(error))
+        return ProfileStatus(profile.name, str(profile.home), fault=str(fault or "Not served."))
 
     # ── life ──
 
     async def start(self) -> None:
-        """Take up what an earlier process left, then open the surfaces.
+        """Serve every profile that can be, then open the surfaces. Nobody at all is an error."""
+        limit = asyncio.Semaphore(_AT_ONCE)
 
-        One surface that cannot start is reported and leaves the others alone; none at all is an
-        error.
-        """
-        repeatable = [s.platform for s in self._surfaces if s.knows_repeats]
-        left = await self._store.recover(self._owner, repeatable)
-        if left:
-            _log.info("resuming", extra={"turns": left})
+        async def begin(profile: Profile) -> None:
+            async with limit:
+                await self._begin(profile)
+
+        # The home first: the others may answer by its accounts.
+        first = [profile for profile in self.profiles if profile == self.home]
+        for some in (first, [profile for profile in self.profiles if profile not in first]):
+            await asyncio.gather(*(begin(profile) for profile in some))
+        if not self._servings:
+            raise next(iter(self._faults.values()), ParleyError("There is no profile to serve."))
         self._state = "serving"
-        self._tasks = [
-            asyncio.create_task(self._keep("lanes", partial(self._lanes.serve, self._runner))),
-            asyncio.create_task(self._keep("deliveries", self._deliveries.serve)),
-        ]
-        self._lanes.look_again()
-        await self._commands.recover()
-        for surface in self._surfaces:
-            await self._open(surface)
-        if self._surfaces and len(self._faults) == len(self._surfaces):
-            first = next(iter(self._faults.values()))
+        await self._open_surfaces()
+        everywhere = list(self._all_hosted())
+        if everywhere and all(hosted.fault for hosted in everywhere):
             await self.stop()
-            raise ParleyError(first)
+            raise ParleyError(everywhere[0].fault or "No surface could be opened.")
+        self._mending = asyncio.create_task(self._mend_for_ever(), name="mending")
 
     async def stop(self, *, at_once: bool = False) -> None:
         """Let running turns finish for a while, set the others aside, and close everything."""
         self._state = "stopping"
-        seconds = 0.0 if at_once else self._settings.gateway.drain_seconds
-        interrupted = await self._lanes.drain(seconds)
-        if interrupted:
-            _log.info("set_aside", extra={"turns": interrupted})
-        await self._deliveries.flush(_FLUSH_SECONDS)
-        for surface in self._surfaces:
-            await self._close(surface)
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self._backend.close()
-        await self._store.close()
+        if self._mending is not None:
+            self._mending.cancel()
+            await asyncio.gather(self._mending, return_exceptions=True)
+        seconds = 0.0 if at_once else self._house.drain_seconds
+        servings = tuple(self._servings.values())
+        await asyncio.gather(*(_quietly(partial(each.drain, seconds)) for each in servings))
+        await asyncio.gather(*(_quietly(each.flush) for each in servings))
+        for hosted in self._all_hosted():
+            await _close(hosted)
+        await asyncio.gather(*(_quietly(each.close) for each in servings))
         self._state = "stopped"
 
     def hurry(self) -> None:
         """Wait no longer for running turns."""
-        self._lanes.hurry()
+        for serving in self._servings.values():
+            serving.hurry()
 
-    async def _keep(self, name: str, serve: Callable[[], Awaitable[None]]) -> None:
-        """The supervisor of what runs for ever: a fault is told, and it begins again."""
-        pause = 0.5
-        while True:
+    # ── profiles ──
+
+    async def _begin(self, profile: Profile) -> bool:
+        """Serve one profile; False, and the reason noted, when that cannot be."""
+        with profile_scope(profile):
+            held = AsyncExitStack()
             try:
-                await serve()
-            except Exception as error:  # noqa: BLE001 - the supervisor
-                _log.exception("broke_off", extra={"part": name, "again_in": pause})
-                self._broken[name] = f"{name} broke off: {_first(error)}"
+                parts = await held.enter_async_context(self._opener(profile))
+                serving = Serving(profile, parts, self._house, owner=self._owner, held=held)
+                await serving.start([s.platform for s in self._speakers(serving) if _repeats(s)])
+            except Exception as error:  # noqa: BLE001 - the supervisor: others are served
+                await _quietly(held.aclose)
+                self._note_fault(profile, error)
+                return False
+            except BaseException:
+                await held.aclose()
+                raise
+        self._join_up(serving)
+        self._servings[profile.name] = serving
+        self._faults.pop(profile.name, None)
+        return True
+
+    def _note_fault(self, profile: Profile, error: Exception) -> None:
+        sentence = _sentence(error)
+        if str(self._faults.get(profile.name)) != sentence:
+            _log.error("profile_fault", extra={"why": sentence}, exc_info=_trace(error))
+        self._faults[profile.name] = (
+            error if isinstance(error, ParleyError) else ParleyError(sentence)
+        )
+
+    def _join_up(self, serving: Serving) -> None:
+        """Let it answer by its own accounts and the shared ones, and others by those it shares."""
+        for hosted in (*serving.hosted, *self._shared_hosted()):
+            account = account_for(hosted.surface, hosted.owner, serving.profile)
+            serving.attach(hosted.surface, account)
+        if self._shares(serving):
+            for other in self._servings.values():
+                for hosted in serving.hosted:
+                    account = account_for(hosted.surface, hosted.owner, other.profile)
+                    other.attach(hosted.surface, account)
+
+    def _shares(self, serving: Serving) -> bool:
+        return self._house.multiplex_profiles and serving.profile.is_default
+
+    def _shared_hosted(self) -> Iterator[Hosted]:
+        yield from self._hosted
+        for serving in self._servings.values():
+            if self._shares(serving):
+                yield from serving.hosted
+
+    def _all_hosted(self) -> Iterator[Hosted]:
+        yield from self._hosted
+        for serving in self._servings.values():
+            yield from serving.hosted
+
+    def _speakers(self, serving: Serving) -> Iterator[HostedSurface]:
+        for hosted in (*serving.hosted, *self._shared_hosted()):
+            yield hosted.surface
+
+    # ── surfaces ──
+
+    async def _open_surfaces(self) -> None:
+        known = {id(hosted): hosted.fault for hosted in self._all_hosted()}
+        for hosted in self._all_hosted():
+            if not hosted.open:
+                hosted.fault = None
+        refuse_shared_credentials(self._all_hosted())
+        for hosted in list(self._all_hosted()):
+            if not hosted.open and hosted.fault is None:
+                await self._open(hosted)
+            if hosted.fault is not None and hosted.fault != known.get(id(hosted)):
+                with profile_scope(hosted.owner):
+                    told = {"platform": hosted.surface.platform, "why": hosted.fault}
+                    _log.error("surface_fault", extra=told)
+
+    async def _open(self, hosted: Hosted) -> None:
+        surface = hosted.surface
+        with profile_scope(hosted.owner):
+            try:
+                await surface.start(Door(self, surface, hosted.owner))
+                hosted.open = True
+            except Exception as error:  # noqa: BLE001 - the supervisor: others are served
+                hosted.fault = _sentence(error)
+                if _trace(error) is not None:
+                    _log.exception("surface_broke", extra={"platform": surface.platform})
+
+    # ── what could not be served ──
+
+    async def _mend_for_ever(self) -> None:
+        """Try again what could not be served: a settings file may be mended, a port freed."""
+        pause = _FIRST_PAUSE
+        while True:
             await asyncio.sleep(pause)
-            pause = min(pause * 2, 30.0)
-            self._broken.pop(name, None)
+            newcomers = await self._newcomers()
+            broken = [p for p in self.profiles if p.name not in self._servings]
+            mended = [await self._begin(profile) for profile in broken]
+            if any(not hosted.open for hosted in self._all_hosted()):
+                self._renew_surfaces()
+                await self._open_surfaces()
+            quick = newcomers or any(mended)
+            pause = _FIRST_PAUSE if quick else min(pause * 2, _LONGEST_PAUSE)
 
-    async def _open(self, surface: HostedSurface) -> None:
-        try:
-            await surface.start(self)
-        except (ParleyError, OSError) as error:
-            self._faults[surface.platform] = str(error)
-            _log.error("surface_fault", extra={"platform": surface.platform, "why": str(error)})
+    def _renew_surfaces(self) -> None:
+        for serving in self._servings.values():
+            if all(hosted.open for hosted in serving.hosted):
+                continue
+            try:
+                serving.renew_surfaces()
+            except (ParleyError, OSError) as error:
+                _log.warning("surfaces_not_made", extra={"why": str(error)})
+            else:
+                self._join_up(serving)
 
-    async def _close(self, surface: HostedSurface) -> None:
+    async def _newcomers(self) -> bool:
+        """Profiles that were made since; one that is gone goes on until the gateway stops."""
+        if self._finder is None:
+            return False
         try:
-            async with asyncio.timeout(5):
-                await surface.stop()
-        except (ParleyError, OSError, TimeoutError) as error:
-            _log.warning("surface_close", extra={"platform": surface.platform, "why": str(error)})
-
-    def _answered_by(self) -> str:
-        menu = self._backend.models
-        if menu is None:
-            return "a remote agent"
-        try:
-            return menu.describe(None, None)
+            found = await asyncio.to_thread(self._finder)
         except ParleyError as error:
-            return str(error)
+            _log.warning("profiles_not_found", extra={"why": str(error)})
+            return False
+        fresh = [profile for profile in found if profile not in self.profiles]
+        for profile in fresh:
+            self.profiles.append(profile)
+            self.router.add(profile)
+        return bool(fresh)
 
 
-def _first(error: BaseException) -> BaseException:
-    """What went wrong first, of several things that went wrong together."""
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error
+def _repeats(surface: HostedSurface) -> bool:
+    return surface.knows_repeats
+
+
+def _sentence(error: Exception) -> str:
+    """What went wrong, for people; what nobody thought of is whole in the log alone."""
+    if isinstance(error, ParleyError | OSError) and str(error):
+        return str(error)
+    return f"Something went wrong inside Parley ({type(error).__name__})."
+
+
+def _trace(error: Exception) -> Exception | None:
+    return None if isinstance(error, ParleyError | OSError) else error
+
+
+async def _close(hosted: Hosted) -> None:
+    try:
+        async with asyncio.timeout(5):
+            await hosted.surface.stop()
+    except Exception as error:  # noqa: BLE001 - the supervisor: the others are closed
+        told = {"platform": hosted.surface.platform, "why": _sentence(error)}
+        _log.warning("surface_close", extra=told, exc_info=_trace(error))
+
+
+async def _quietly(close: Callable[[], Awaitable[None]]) -> None:
+    """Close one thing; what goes wrong there keeps nothing else from being closed."""
+    try:
+        await close()
+    except Exception:  # noqa: BLE001 - the supervisor
+        _log.exception("close_failed")

@@ -11,13 +11,16 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Protocol
 
-from parley.gateway.live import Live, LiveEvent
+from parley.gateway.live import Account, Live, LiveEvent
 from parley.gateway.persist import until_stored
-from parley.protocol import ParleyError
+from parley.gateway.tally import Tally
+from parley.profiles import Profile
+from parley.protocol import ParleyError, SessionSource
 from parley.storage.contract import Delivery, Store, StoreUnavailable
 
 __all__ = ["Deliveries", "NotSent", "Rejected", "SurfacePort", "Unreachable"]
@@ -65,35 +68,64 @@ class SurfacePort(Protocol):
         """Show what a running turn says; may do nothing."""
 
 
+class _Nowhere:
+    """Stands for an account that is not served just now, such as one whose token is wrong."""
+
+    async def send(self, delivery: Delivery) -> str | None:
+        account = delivery.source.account or delivery.source.platform
+        raise NotSent(f"The account `{account}` it came in by is not served here.")
+
+
 class Deliveries:
-    """The outbox of one profile, served to its surfaces."""
+    """The outbox of one profile, served to the accounts it speaks by."""
 
     def __init__(
-        self, store: Store, *, owner: str, surfaces: Mapping[str, SurfacePort], live: Live
+        self, profile: Profile, store: Store, *, owner: str, live: Live, tally: Tally
     ) -> None:
+        self._profile = profile
         self._store = store
         self._owner = owner
-        self._surfaces = surfaces
+        self._surfaces: dict[Account, SurfacePort] = {}
         self._live = live
-        self._wake = {platform: asyncio.Event() for platform in surfaces}
+        self._tally = tally
+        self._wake: dict[str, asyncio.Event] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self._loops: asyncio.TaskGroup | None = None
         self._returns = 0
 
-    def surface(self, platform: str) -> SurfacePort | None:
-        return self._surfaces.get(platform)
+    def attach(self, surface: SurfacePort, account: str | None = None) -> None:
+        """Serve this account too; `account` is what the sources of this profile call it.
 
-    def knows_repeats(self, platform: str) -> bool:
-        surface = self._surfaces.get(platform)
+        A surface that takes the place of an earlier one is told what waits as well.
+        """
+        address = (surface.platform, account)
+        new_platform = surface.platform not in self._wake
+        new_account = address not in self._surfaces
+        self._surfaces[address] = surface
+        self._wake.setdefault(surface.platform, asyncio.Event()).set()
+        if self._loops is not None:
+            if new_platform:
+                self._loops.create_task(self._send_for_ever(surface.platform))
+            if new_account:
+                self._loops.create_task(self._show_for_ever(address))
+
+    def surface(self, source: SessionSource) -> SurfacePort | None:
+        return self._surfaces.get((source.platform, source.account))
+
+    def knows_repeats(self, source: SessionSource) -> bool:
+        surface = self.surface(source)
         return surface is not None and surface.knows_repeats
 
     def hand_over(self, leased: Sequence[Delivery], platform: str) -> None:
         """Send what a commit leased already, and look for the rest."""
-        surface = self._surfaces.get(platform)
-        if surface is None:
-            return
         for delivery in leased:
-            self._begin(surface, delivery)
+            self._begin(delivery)
         if not leased:
+            self.look_again(platform)
+
+    def look_again(self, platform: str) -> None:
+        """Something may wait to be sent."""
+        if platform in self._wake:
             self._wake[platform].set()
 
     async def back(self, lane: str, platform: str) -> None:
@@ -101,23 +133,27 @@ class Deliveries:
         self._returns += 1
         try:
             if await self._store.unpark(lane):
-                self._wake[platform].set()
+                self.look_again(platform)
         except StoreUnavailable:
             # Not waited for: the surface has more to say, such as that nothing can be stored.
-            self._keep(asyncio.create_task(self._unpark_later(lane, platform)))
+            self._keep(self._unpark_later(lane, platform))
 
     async def _unpark_later(self, lane: str, platform: str) -> None:
         if await until_stored(partial(self._store.unpark, lane)):
-            self._wake[platform].set()
+            self.look_again(platform)
 
     async def serve(self) -> None:
-        """Serve every surface until cancelled; sends under way are then waited for briefly."""
+        """Serve every account until cancelled; sends under way are then waited for briefly."""
         try:
             async with asyncio.TaskGroup() as group:
-                for surface in self._surfaces.values():
-                    group.create_task(self._send_for_ever(surface))
-                    group.create_task(self._show_for_ever(surface))
+                for platform in self._wake:
+                    group.create_task(self._send_for_ever(platform))
+                for address in self._surfaces:
+                    group.create_task(self._show_for_ever(address))
+                group.create_task(asyncio.Event().wait())  # accounts may come later
+                self._loops = group
         finally:
+            self._loops = None
             for task in self._tasks:
                 task.cancel()
             if self._tasks:
@@ -128,20 +164,18 @@ class Deliveries:
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=timeout)
 
-    async def _send_for_ever(self, surface: SurfacePort) -> None:
-        wake = self._wake[surface.platform]
+    async def _send_for_ever(self, platform: str) -> None:
+        wake = self._wake[platform]
         while True:
             wake.clear()
             due = await until_stored(
-                partial(
-                    self._store.lease_deliveries, surface.platform, self._owner, _LEASED_AT_ONCE
-                )
+                partial(self._store.lease_deliveries, platform, self._owner, _LEASED_AT_ONCE)
             )
             for delivery in due:
-                self._begin(surface, delivery)
+                self._begin(delivery)
             if len(due) == _LEASED_AT_ONCE:
                 continue
-            await self._nap(surface.platform, wake)
+            await self._nap(platform, wake)
 
     async def _nap(self, platform: str, wake: asyncio.Event) -> None:
         next_at = await until_stored(partial(self._store.next_delivery_at, platform))
@@ -152,20 +186,28 @@ class Deliveries:
         except TimeoutError:
             return
 
-    def _begin(self, surface: SurfacePort, delivery: Delivery) -> None:
-        self._keep(asyncio.create_task(self._send(surface, delivery), name=f"send-{delivery.id}"))
+    def _begin(self, delivery: Delivery) -> None:
+        if delivery.source.profile != self._profile.name:
+            # Its row may be older than the profile's name; whose it is was never in doubt.
+            source = replace(delivery.source, profile=self._profile.name)
+            delivery = replace(delivery, source=source)
+        self._keep(self._send(delivery), name=f"send-{delivery.id}")
 
-    def _keep(self, task: asyncio.Task[None]) -> None:
+    def _keep(self, work: Coroutine[None, None, None], name: str | None = None) -> None:
+        task = asyncio.create_task(work, name=name)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _send(self, surface: SurfacePort, delivery: Delivery) -> None:
+    async def _send(self, delivery: Delivery) -> None:
         """The supervisor of one send: what became of it is stored, come what may."""
         number, store, returns = delivery.id, self._store, self._returns
+        platform = delivery.source.platform
+        surface = self.surface(delivery.source)
         result: Callable[[], Awaitable[bool | None]]
         try:
-            platform_id = await surface.send(delivery)
+            platform_id = await (surface or _Nowhere()).send(delivery)
             result = partial(store.delivered, number, platform_id)
+            self._tally.delivered += 1
         except Unreachable as reason:
             # Parked, unless the conversation came back while this send was failing.
             after = None if returns == self._returns else 0.0
@@ -177,10 +219,8 @@ class Deliveries:
             _log.warning("reply_rejected", extra={"delivery": number, "why": str(reason)})
             result = partial(store.abandon_delivery, number, "dead", str(reason))
         except Exception as error:  # noqa: BLE001 - the supervisor
-            _log.exception(
-                "send_broke_off", extra={"delivery": number, "platform": surface.platform}
-            )
-            if surface.knows_repeats:
+            _log.exception("send_broke_off", extra={"delivery": number, "platform": platform})
+            if self.knows_repeats(delivery.source):
                 pause = _pause(delivery.attempts)
                 result = partial(store.retry_delivery, number, pause, repr(error))
             else:
@@ -188,14 +228,14 @@ class Deliveries:
                 result = partial(store.abandon_delivery, number, "unsure", why)
         # A confirmed reply that nothing waits behind is the end of it.
         if await until_stored(result) is not False:
-            self._wake[surface.platform].set()
+            self.look_again(platform)
 
-    async def _show_for_ever(self, surface: SurfacePort) -> None:
-        async for event in self._live.subscribe(surface.platform):
+    async def _show_for_ever(self, address: Account) -> None:
+        async for event in self._live.subscribe(*address):
             try:
-                await surface.show(event)
+                await self._surfaces[address].show(event)
             except Exception:  # noqa: BLE001 - the supervisor: a preview is only a preview
-                _log.exception("show_failed", extra={"platform": surface.platform})
+                _log.exception("show_failed", extra={"platform": address[0]})
 
 
 def _pause(attempts: int) -> float:

@@ -12,12 +12,15 @@ import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Literal, Self
+from typing import IO, Literal, Self, TypeAlias
 
 from parley.profiles import Profile
 from parley.protocol import ParleyError
 
-__all__ = ["Holder", "HomeInUse", "HomeLock", "Silent", "holder_of", "socket_path"]
+__all__ = ["Holder", "HomeInUse", "HomeLock", "Kind", "Silent", "holder_of", "socket_path"]
+
+Kind: TypeAlias = Literal["gateway", "chat", "profile"]
+"""By which command a home is held."""
 
 _LONGEST_SOCKET_PATH = 100  # the kernel takes some 107 bytes
 _ASKING_TAKES = 0.3
@@ -28,7 +31,7 @@ class Holder:
     """Who serves a home."""
 
     pid: int
-    kind: Literal["gateway", "chat"]
+    kind: Kind
 
 
 class Silent(ParleyError):
@@ -46,7 +49,7 @@ class HomeInUse(ParleyError):
 
     def __init__(self, home: Path, holder: Holder | None) -> None:
         who = (
-            f"`parley {'gateway run' if holder.kind == 'gateway' else 'chat'}` "
+            f"`parley {'gateway run' if holder.kind == 'gateway' else holder.kind}` "
             f"(process {holder.pid})"
             if holder
             else "another process"
@@ -56,11 +59,15 @@ class HomeInUse(ParleyError):
 
 
 class HomeLock:
-    """Held from `__enter__` to `__exit__`; let go by the system when the process dies."""
+    """Held from `__enter__` to `__exit__`; let go by the system when the process dies.
 
-    def __init__(self, profile: Profile, kind: Literal["gateway", "chat"]) -> None:
+    With `whole_house`, held beside the lock of each home by who serves all of them.
+    """
+
+    def __init__(self, profile: Profile, kind: Kind, *, whole_house: bool = False) -> None:
         self._profile = profile
-        self._kind: Literal["gateway", "chat"] = kind
+        self._name = "house.lock" if whole_house else "lock"
+        self._kind: Kind = kind
         self._file: IO[str] | None = None
 
     def __enter__(self) -> Self:
@@ -68,7 +75,7 @@ class HomeLock:
         try:
             self._profile.home.mkdir(parents=True, exist_ok=True, mode=0o700)
             run.mkdir(exist_ok=True, mode=0o700)
-            handle = os.open(run / "lock", os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
+            handle = os.open(run / self._name, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
             file = os.fdopen(handle, "a+", encoding="utf-8")
         except OSError as error:
             raise ParleyError(
@@ -98,12 +105,13 @@ class HomeLock:
             self._file.close()
 
     def _take(self, file: IO[str]) -> None:
+        run_file = self._profile.run / self._name
         deadline = time.monotonic() + _ASKING_TAKES
         while True:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError as error:
-                holder = holder_of(self._profile)
+                holder = _holder(run_file)
                 # Nobody by name: someone who only asks who it is holds the lock for a moment.
                 if holder is not None or time.monotonic() > deadline:
                     raise HomeInUse(self._profile.home, holder) from error
@@ -114,8 +122,12 @@ class HomeLock:
 
 def holder_of(profile: Profile) -> Holder | None:
     """Who holds the home now, if anyone."""
+    return _holder(profile.run / "lock")
+
+
+def _holder(lock: Path) -> Holder | None:
     try:
-        with (profile.run / "lock").open(encoding="utf-8") as file:
+        with lock.open(encoding="utf-8") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
             except OSError:

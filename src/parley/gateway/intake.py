@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import time
 from typing import Literal, Protocol
 
-from parley.gateway.access import Access
 from parley.gateway.commands import Commands, looks_like_command
+from parley.gateway.delivery import Deliveries
 from parley.gateway.lanes import Lanes
-from parley.gateway.routing import Router
-from parley.gateway.status import GatewayStatus
+from parley.gateway.notices import begun_anew
+from parley.gateway.status import GatewayStatus, Introduction
+from parley.gateway.tally import Tally
 from parley.protocol import InboundMessage, ParleyError, SessionSource
+from parley.sessions.key import encode_part
+from parley.sessions.policy import cutoff, is_trigger
+from parley.sessions.store import SessionStore
 from parley.storage.contract import InboxMessage, Receipt
 
 __all__ = ["FrontDoor", "Intake", "Stopping"]
@@ -28,40 +33,55 @@ class FrontDoor(Protocol):
     async def back(self, source: SessionSource) -> None:
         """A conversation can be reached again: replies that waited for it may go."""
 
+    def introduce(self, source: SessionSource) -> Introduction:
+        """Who answers there."""
+
     async def status(self) -> GatewayStatus: ...
 
 
 class Intake:
-    """Dedupe, access, route, then into the inbox; a slash command is answered at once."""
+    """Into the inbox of one profile; a slash command is answered at once."""
 
     def __init__(
         self,
         *,
-        access: Access,
-        router: Router,
+        sessions: SessionStore,
         lanes: Lanes,
+        deliveries: Deliveries,
         commands: Commands,
         busy: Literal["steer", "queue", "interrupt"],
+        tally: Tally,
     ) -> None:
-        self._access = access
-        self._router = router
+        self._sessions = sessions
         self._lanes = lanes
+        self._deliveries = deliveries
         self._commands = commands
         self._busy = busy
+        self._tally = tally
 
     async def admit(self, message: InboundMessage) -> Receipt:
         source = message.source
-        self._access.check(source)
-        lane, name = self._router.route(source).lane, _dedupe(message)
-        is_command = not message.internal and looks_like_command(message.text)
+        policy = self._sessions.policy(source.platform)
+        lane, name = self._sessions.key_for(source), _dedupe(message)
+        is_command = not message.internal and (
+            looks_like_command(message.text) or is_trigger(policy, message.text)
+        )
+        # What comes by itself, such as a finished task, belongs to the conversation that began it.
+        over = None if message.internal or is_command else cutoff(policy, time.time())
+        notice = begun_anew(source) if over is not None and policy.reset_notice else None
         receipt = await self._lanes.submit(
             lane,
             name,
             message,
             kind="command" if is_command else "message",
             user=source.user_id,
+            fresh_before=over,
+            notice=notice,
         )
+        if receipt.fresh:
+            self._deliveries.look_again(source.platform)
         if receipt.state == "queued":
+            self._tally.accepted += 1
             if is_command:
                 await self._commands.run(lane, InboxMessage(receipt.inbox_id, message))
             elif self._busy == "interrupt":
@@ -81,4 +101,4 @@ def _dedupe(message: InboundMessage) -> str:
     if not message.event_id:
         raise ParleyError("A message without an id cannot be told from its repeats.")
     parts = (source.platform, source.account or "", message.event_id)
-    return ":".join(part.replace("%", "%25").replace(":", "%3A") for part in parts)
+    return ":".join(encode_part(part) for part in parts)

@@ -14,12 +14,14 @@ from parley.protocol import ChatMessage, InboundMessage, Usage
 from parley.storage.contract import (
     Claim,
     Delivery,
+    Draft,
     InboxKind,
     InboxMessage,
     Job,
     LeaseLost,
     Receipt,
     Said,
+    SessionRecord,
     Stopped,
     Store,
     TurnEnd,
@@ -87,7 +89,7 @@ class Lanes:
     """Claims ready lanes for one owner and runs their turns."""
 
     def __init__(
-        self, store: Store, *, owner: str, platforms: Sequence[str], concurrency: int
+        self, store: Store, *, owner: str, concurrency: int, platforms: Sequence[str] = ()
     ) -> None:
         self.store = store
         self.owner = owner
@@ -113,13 +115,25 @@ class Lanes:
         kind: InboxKind = "message",
         user: str | None = None,
         not_before: float | None = None,
+        fresh_before: float | None = None,
+        notice: Callable[[SessionRecord], Draft] | None = None,
     ) -> Receipt:
-        """Accept a message; durable on return."""
+        """Accept a message; durable on return.
+
+        In a session last used before `fresh_before` it begins a new one, with a `notice`.
+        """
         # Woken now, the claim is queued right behind the message and shares its commit.
         self._ready.set()
         self._expect_more(lane)
         receipt = await self.store.submit(
-            lane, dedupe, message, kind=kind, user=user, not_before=not_before
+            lane,
+            dedupe,
+            message,
+            kind=kind,
+            user=user,
+            not_before=not_before,
+            fresh_before=fresh_before,
+            notice=notice,
         )
         # Once more: the lane's turn may have begun meanwhile.
         self._expect_more(lane)
@@ -137,6 +151,12 @@ class Lanes:
 
     async def unschedule(self, job_id: str) -> bool:
         return await self.store.unschedule(job_id)
+
+    def attach(self, platform: str) -> None:
+        """Run the turns of this platform too."""
+        if platform not in self._platforms:
+            self._platforms = (*self._platforms, platform)
+            self._ready.set()
 
     def look_again(self) -> None:
         """Something may have become ready."""

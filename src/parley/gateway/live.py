@@ -9,10 +9,14 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 from parley.protocol import SessionSource, TextDelta, TurnEvent
 
-__all__ = ["Live", "LiveEvent", "TurnEnded", "TurnStarted"]
+__all__ = ["Account", "Live", "LiveEvent", "TurnEnded", "TurnStarted"]
+
+Account: TypeAlias = tuple[str, str | None]
+"""A platform, and which of the accounts there; None where a profile has but one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,11 +91,11 @@ class _Subscription:
 
 
 class Live:
-    """The events of all running turns, by platform."""
+    """The events of one profile's running turns, by the account they go to."""
 
     def __init__(self, *, buffer: int = 2000) -> None:
         self._buffer = buffer
-        self._subscriptions: dict[str, list[_Subscription]] = {}
+        self._subscriptions: dict[Account, list[_Subscription]] = {}
         self._number = 0
 
     def publish(
@@ -101,7 +105,7 @@ class Live:
         source: SessionSource,
         event: TurnEvent | TurnStarted | TurnEnded,
     ) -> None:
-        subscriptions = self._subscriptions.get(source.platform)
+        subscriptions = self._subscriptions.get((source.platform, source.account))
         if not subscriptions:
             return
         self._number += 1
@@ -109,10 +113,12 @@ class Live:
         for subscription in subscriptions:
             subscription.put(live)
 
-    async def subscribe(self, platform: str) -> AsyncIterator[LiveEvent]:
-        """Events of this platform's turns from now on, numbered upwards."""
+    async def subscribe(
+        self, platform: str, account: str | None = None
+    ) -> AsyncIterator[LiveEvent]:
+        """Events of this account's turns from now on, numbered upwards."""
         subscription = _Subscription(self._buffer)
-        subscriptions = self._subscriptions.setdefault(platform, [])
+        subscriptions = self._subscriptions.setdefault((platform, account), [])
         subscriptions.append(subscription)
         try:
             while True:

@@ -1,27 +1,41 @@
-"""Which profile a message is for, and which conversation it belongs to."""
+"""Which profile a message is for."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
 
-from parley.profiles import Profile
-from parley.protocol import SessionSource
-from parley.sessions.key import build_session_key
+from parley.gateway.routes import RouteTable
+from parley.profiles import DEFAULT_PROFILE, Profile
+from parley.protocol import ParleyError, SessionSource
 
-__all__ = ["Route", "Router"]
+__all__ = ["NobodyThere", "Router"]
 
 
-@dataclass(frozen=True, slots=True)
-class Route:
-    profile: Profile
-    lane: str
+class NobodyThere(ParleyError):
+    """No profile that is served answers here."""
 
 
 class Router:
-    """All messages of one gateway go to its one profile."""
+    """A named profile's own accounts speak to it alone; shared ones go by route, else to `default`.
 
-    def __init__(self, profile: Profile) -> None:
-        self._profile = profile
+    Without routes, every account speaks to the profile that brought it.
+    """
 
-    def route(self, source: SessionSource) -> Route:
-        return Route(self._profile, build_session_key(source, profile=self._profile.name))
+    def __init__(self, served: Iterable[Profile], routes: RouteTable | None = None) -> None:
+        self._served = {profile.name: profile for profile in served}
+        self._routes = routes
+
+    def add(self, profile: Profile) -> None:
+        """One more is served from now on."""
+        self._served[profile.name] = profile
+
+    def choose(self, owner: Profile, source: SessionSource) -> Profile:
+        """The profile that answers what came in by an account of `owner`."""
+        if self._routes is None or not owner.is_default:
+            return owner
+        name = self._routes.match(source) or DEFAULT_PROFILE
+        if name not in self._served:
+            raise NobodyThere(
+                f"No profile answers here: `{name}` is not served, and no route leads elsewhere."
+            )
+        return self._served[name]

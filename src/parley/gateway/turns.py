@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import aclosing
+from dataclasses import replace
 from functools import partial
 from typing import Literal
 
@@ -14,6 +15,7 @@ from parley.gateway.lanes import RunningTurn
 from parley.gateway.live import Live, TurnEnded, TurnStarted
 from parley.gateway.persist import until_stored
 from parley.gateway.recall import Memories
+from parley.gateway.tally import Tally
 from parley.profiles import Profile
 from parley.protocol import (
     ChatMessage,
@@ -24,6 +26,7 @@ from parley.protocol import (
     TextDelta,
     TextReset,
     TurnEvent,
+    Usage,
 )
 from parley.sessions.context import clear_session_vars, set_session_vars
 from parley.storage.contract import Draft, LeaseLost, Store, TurnEnd
@@ -47,6 +50,7 @@ class TurnRunner:
         live: Live,
         deliveries: Deliveries,
         steers: bool,
+        tally: Tally,
     ) -> None:
         self._profile = profile
         self._store = store
@@ -55,6 +59,7 @@ class TurnRunner:
         self._live = live
         self._deliveries = deliveries
         self._steers = steers
+        self._tally = tally
 
     async def __call__(self, running: RunningTurn) -> None:
         claim = running.claim
@@ -98,7 +103,9 @@ class TurnRunner:
     async def _read(self, running: RunningTurn) -> Turn:
         claim = running.claim
         remembered = await self._memories.of(claim)
-        surface = self._deliveries.surface(claim.source.platform)
+        # Whose turn it is was decided at admission; its row may be older than the profile's name.
+        source = replace(claim.source, profile=self._profile.name)
+        surface = self._deliveries.surface(source)
 
         async def steer() -> tuple[ChatMessage, ...]:
             if not self._steers:
@@ -114,7 +121,7 @@ class TurnRunner:
             profile=self._profile,
             session_key=claim.lane,
             session_id=claim.session,
-            source=claim.source,
+            source=source,
             history=remembered.history,
             progress=tuple(entry.message for entry in remembered.progress),
             provider=remembered.provider,
@@ -135,6 +142,7 @@ class TurnRunner:
                         running.said = ""
                     case StepTaken(messages=messages, usage=usage):
                         await running.step(messages, usage)
+                        self._count(usage)
                         running.said = ""
                     case HistoryTrimmed(keep_from=keep_from):
                         move = partial(self._store.move_window, turn.session_id, keep_from)
@@ -161,7 +169,17 @@ class TurnRunner:
             draft = self._draft(running, ending.text, "reply")
             end = TurnEnd("done", (said,), (draft,), ending.usage)
         leased = await running.commit(end)
+        self._count(ending.usage)
+        if isinstance(ending, Failed):
+            self._tally.failed += 1
+        else:
+            self._tally.answered += 1
         self._deliveries.hand_over(leased, claim.source.platform)
+
+    def _count(self, usage: Usage | None) -> None:
+        if usage is not None:
+            self._tally.input_tokens += usage.input_tokens
+            self._tally.output_tokens += usage.output_tokens
 
     def _draft(self, running: RunningTurn, text: str, kind: Literal["reply", "error"]) -> Draft:
         claim = running.claim
@@ -171,7 +189,7 @@ class TurnRunner:
             text=text,
             kind=kind,
             answers=tuple(taken.message.event_id for taken in running.messages),
-            handover=self._deliveries.knows_repeats(claim.source.platform),
+            handover=self._deliveries.knows_repeats(claim.source),
         )
 
     def _tell(self, running: RunningTurn, event: TurnEvent | TurnStarted | TurnEnded) -> None:

@@ -46,6 +46,7 @@ __all__ = [
     "StoreUnavailable",
     "TurnEnd",
     "UndoTurn",
+    "Work",
 ]
 
 
@@ -77,6 +78,8 @@ class Receipt:
     state: Literal["queued", "duplicate", "rate_limited"]
     inbox_id: int = 0
     retry_after: float = 0.0
+    fresh: bool = False
+    """The last session of the lane was over: a new one was begun for this message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +144,11 @@ class Recall:
 
 @dataclass(frozen=True, slots=True)
 class SessionRecord:
-    """A conversation: what a list of them shows. `current` says its lane would go on with it."""
+    """A conversation: what a list of them shows. `current` says its lane would go on with it.
+
+    `updated_at` is its last use: when a turn began or ended in it, a command changed it, or work
+    in the background ended.
+    """
 
     id: str
     lane: str
@@ -155,6 +162,17 @@ class SessionRecord:
     created_at: float
     updated_at: float
     current: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """Something that runs in the background for a session, beyond the turn that began it."""
+
+    id: str
+    lane: str
+    session: str
+    owner: str
+    at: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,13 +327,18 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class StoreHealth:
-    """Counts of what is under way, and the replies nobody can be sure of."""
+    """Counts of what is under way, the replies nobody can be sure of, and what is wrong.
+
+    `fault` is why the last write failed, in a sentence, until one works again. Where nothing can
+    be read either, nothing is counted.
+    """
 
     queued: int
     running: int
     undelivered: int
     unsure: tuple[Delivery, ...] = field(default=())
     dead: tuple[Delivery, ...] = field(default=())
+    fault: str | None = None
 
 
 class Store(Protocol):
@@ -331,7 +354,16 @@ class Store(Protocol):
         kind: InboxKind = "message",
         user: str | None = None,
         not_before: float | None = None,
-    ) -> Receipt: ...
+        fresh_before: float | None = None,
+        notice: Callable[[SessionRecord], Draft] | None = None,
+    ) -> Receipt:
+        """Accept a message, once.
+
+        When its lane is quiet and the session there was last used before `fresh_before`, the
+        message begins a new one, unless work runs in the background for the old. A `notice` of
+        the new session then leaves ahead of the reply, as `reset:<the new session's id>`.
+        """
+
     async def allow(self, user: str, cost: float = 1.0) -> float | None:
         """None when allowed (and counted), else how many seconds to wait."""
 
@@ -340,7 +372,7 @@ class Store(Protocol):
         """Take up to `limit` ready lanes of these platforms, longest waiting first."""
 
     async def recover(self, owner: str, repeatable: Sequence[str]) -> int:
-        """Take what dead owners held back into the queues; count the lanes.
+        """Take what dead owners held back into the queues, end their work; count the lanes.
 
         A reply that was being sent goes out again only on the `repeatable` platforms; elsewhere
         it may have arrived, so it becomes `unsure`.
@@ -351,7 +383,10 @@ class Store(Protocol):
         """How many messages wait behind this turn."""
 
     async def absorb(self, claim: Claim) -> tuple[InboxMessage, ...]:
-        """Take the messages that wait behind this turn into it, and into the transcript."""
+        """Take the messages that wait behind this turn into it, and into the transcript.
+
+        Up to the first that came in by another account: the turn's reply goes to one.
+        """
 
     async def step(
         self, claim: Claim, messages: Sequence[ChatMessage], usage: Usage | None = None
@@ -404,11 +439,23 @@ class Store(Protocol):
         """Sessions whose id begins with `prefix`."""
 
     async def delete_session(self, session: str) -> bool:
-        """Remove a session and all that was said in it; False when it is running."""
+        """Remove a session and all that was said in it; False when it is running.
+
+        It is while a turn of it runs, or work in the background.
+        """
+
+    # background work
+    async def begin_work(self, work: str, *, lane: str, session: str, owner: str) -> None:
+        """Until `end_work`, or the owner's end, a session is not over by itself."""
+
+    async def end_work(self, work: str) -> bool:
+        """The work is over; False when it was before."""
+
+    async def works(self, session: str) -> list[Work]: ...
 
     # out
     async def lease_deliveries(self, platform: str, owner: str, limit: int) -> list[Delivery]:
-        """The oldest unsent reply of each lane of a platform, if it is due."""
+        """The oldest unsent reply of each lane and account of a platform, if it is due."""
 
     async def next_delivery_at(self, platform: str) -> float | None: ...
     async def delivered(self, delivery: int, platform_id: str | None = None) -> bool:
@@ -429,5 +476,11 @@ class Store(Protocol):
         """Submit what is due; returns when to look again, None when nothing is planned."""
 
     # itself
+    async def adopt(self, namespace: str) -> int:
+        """Rename every lane `agent:<other>:…` to this namespace; count them. Two become one.
+
+        For the start, before anything is claimed. Names of another form are left alone.
+        """
+
     async def health(self) -> StoreHealth: ...
     async def close(self) -> None: ...

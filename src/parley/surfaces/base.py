@@ -25,7 +25,15 @@ class Surface(ABC):
     """Whether the same delivery sent twice is shown once."""
 
     vouches: ClassVar[bool] = False
-    """Whether the surface itself makes sure that every sender is the owner."""
+    """Whether the surface itself makes sure that every sender may speak."""
+
+    account: str | None = None
+    """Which of its platform's accounts it serves; None where its profile has but one."""
+
+    @property
+    def credential(self) -> str | None:
+        """What proves the account to its platform. Only ever compared, never shown."""
+        return None
 
     @property
     @abstractmethod

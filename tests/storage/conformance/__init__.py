@@ -4,6 +4,8 @@ An engine's test file subclasses `StoreConformance` and gives the fixtures `open
 same database again at each call) and `address` (what `tests.storage.child` opens it by).
 """
 
+from tests.storage.conformance.adoption import AdoptionPromises
+from tests.storage.conformance.anew import AnewPromises
 from tests.storage.conformance.commands import CommandPromises
 from tests.storage.conformance.durability import DurabilityPromises
 from tests.storage.conformance.fences import FencePromises
@@ -22,6 +24,8 @@ class StoreConformance(
     CommandPromises,
     OutboxPromises,
     SessionPromises,
+    AnewPromises,
+    AdoptionPromises,
     TimePromises,
 ):
     """Every promise of the contract."""

@@ -1,12 +1,14 @@
 """Random operations on a store beside a tiny model of it in memory.
 
 Whatever the order of events: no message is lost, none is answered twice, the order of a lane is
-kept, and a lane runs at most one turn.
+kept, a lane runs at most one turn, and a session ends between turns only. Names of lanes change
+with the namespace; what is in them does not.
 """
 
 from __future__ import annotations
 
 import asyncio
+import time
 from abc import abstractmethod
 from collections.abc import Awaitable
 from dataclasses import dataclass, field
@@ -16,7 +18,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from parley.storage.contract import Claim, LeaseLost, NewSession, Nothing, StopTurn, Store, TurnEnd
-from tests.builders import PLATFORM, a_draft, a_message, say
+from tests.builders import PLATFORM, a_draft, a_message, event_name
 from tests.storage.conformance.base import spoken
 
 T = TypeVar("T")
@@ -34,6 +36,18 @@ class _Lane:
     steps: int = 0
     turn: int | None = None
     attempt: int = 0
+    exists: bool = False
+    talked: bool = False
+    """A turn began in its session."""
+    works: list[str] = field(default_factory=list)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether a late message begins a new session."""
+        return self.talked and not (self.waiting or self.running or self.works)
+
+    def begin_session(self) -> None:
+        self.talked, self.works = False, []
 
 
 class LaneMachine(RuleBasedStateMachine):
@@ -48,6 +62,7 @@ class LaneMachine(RuleBasedStateMachine):
         self.commands: list[tuple[str, int]] = []
         self.owner = 1
         self.said = 0
+        self.namespace = "main"
 
     @abstractmethod
     def open_store(self) -> Awaitable[Store]:
@@ -69,18 +84,38 @@ class LaneMachine(RuleBasedStateMachine):
 
     # ── what may happen ──
 
-    @rule(lane=LANES)
-    def submit(self, lane: str) -> None:
+    @rule(lane=LANES, late=st.booleans())
+    def submit(self, lane: str, late: bool) -> None:
         self.said += 1
-        assert self.do(say(self.store, str(self.said), chat=lane)).state == "queued"
-        self.lanes[lane].waiting.append(str(self.said))
+        text, model = str(self.said), self.lanes[lane]
+        receipt = self.do(
+            self.store.submit(
+                self._name(lane),
+                event_name(text, chat=lane),
+                a_message(text, chat=lane),
+                fresh_before=time.time() + 1 if late else None,
+            )
+        )
+        assert (receipt.state, receipt.fresh) == ("queued", late and model.is_over)
+        if receipt.fresh:
+            model.begin_session()
+        model.exists = True
+        model.waiting.append(text)
 
     @precondition(lambda self: self.said > 0)
     @rule(lane=LANES)
     def submit_again(self, lane: str) -> None:
         model = self.lanes[lane]
         for text in (*model.over, *model.running, *model.waiting)[:3]:
-            assert self.do(say(self.store, text, chat=lane)).state == "duplicate"
+            receipt = self.do(
+                self.store.submit(
+                    self._name(lane),
+                    event_name(text, chat=lane),
+                    a_message(text, chat=lane),
+                    fresh_before=time.time() + 1,
+                )
+            )
+            assert (receipt.state, receipt.fresh) == ("duplicate", False)
 
     @rule(limit=st.integers(1, 3))
     def claim(self, limit: int) -> None:
@@ -92,29 +127,32 @@ class LaneMachine(RuleBasedStateMachine):
         }
         assert len(claims) == min(limit, len(ready))
         for claim in claims:
-            assert claim.lane in ready
-            model = self.lanes[claim.lane]
+            lane = self._lane(claim)
+            assert claim.lane == self._name(lane)
+            assert lane in ready
+            model = self.lanes[lane]
             if model.running:
                 assert (claim.turn, claim.attempt) == (model.turn, model.attempt + 1)
             else:
                 model.running, model.steps = [model.waiting.pop(0)], 0
                 assert claim.attempt == 1
+                model.talked = True
             assert [taken.message.text for taken in claim.messages] == model.running
             model.turn, model.attempt = claim.turn, claim.attempt
-            self.held[claim.lane] = claim
+            self.held[lane] = claim
 
     @precondition(lambda self: self.held)
     @rule(data=st.data())
     def step(self, data: st.DataObject) -> None:
         claim = self._pick(data)
         self.do(self.store.step(claim, [spoken("step")]))
-        self.lanes[claim.lane].steps += 1
+        self.lanes[self._lane(claim)].steps += 1
 
     @precondition(lambda self: self.held)
     @rule(data=st.data())
     def absorb(self, data: st.DataObject) -> None:
         claim = self._pick(data)
-        model = self.lanes[claim.lane]
+        model = self.lanes[self._lane(claim)]
         assert self.do(self.store.peek(claim)) == len(model.waiting)
         taken = self.do(self.store.absorb(claim))
         assert [message.message.text for message in taken] == model.waiting
@@ -125,21 +163,21 @@ class LaneMachine(RuleBasedStateMachine):
     @rule(data=st.data())
     def commit(self, data: st.DataObject) -> None:
         claim = self._pick(data)
-        reply = a_draft(str(claim.turn), chat=claim.lane)
+        reply = a_draft(str(claim.turn), chat=self._lane(claim))
         self.do(self.store.commit(claim, TurnEnd("done", (spoken("answer"),), (reply,))))
-        self._over(claim.lane)
+        self._over(self._lane(claim))
 
     @precondition(lambda self: self.held)
     @rule(data=st.data())
     def release(self, data: st.DataObject) -> None:
         claim = self._pick(data)
         self.do(self.store.release(claim))
-        self.stale.append(self.held.pop(claim.lane))
+        self.stale.append(self.held.pop(self._lane(claim)))
 
     @rule(lane=LANES)
     def stop(self, lane: str) -> None:
         model = self.lanes[lane]
-        stopped = self.do(self.store.stop(lane))
+        stopped = self.do(self.store.stop(self._name(lane)))
         assert stopped.turn == (model.turn if model.running else None)
         self._over(lane)
 
@@ -149,22 +187,64 @@ class LaneMachine(RuleBasedStateMachine):
         assert self.do(self.store.recover(f"owner-{self.owner}", [PLATFORM])) == len(self.held)
         self.stale += self.held.values()
         self.held.clear()
+        for model in self.lanes.values():
+            model.works = []
+
+    @rule(namespace=st.sampled_from(["main", "coder", "a"]))
+    def another_owner_starts_in_a_namespace(self, namespace: str) -> None:
+        lanes = sum(model.exists for model in self.lanes.values())
+        expected = lanes if namespace != self.namespace else 0
+        assert self.do(self.store.adopt(namespace)) == expected
+        self.namespace = namespace
+        self.another_owner_recovers()
+
+    @rule(lane=LANES)
+    def work(self, lane: str) -> None:
+        """Work begins where none runs, else the oldest ends."""
+        model = self.lanes[lane]
+        if not model.exists:
+            return
+        if model.works:
+            assert self.do(self.store.end_work(model.works.pop(0)))
+            return
+        self.said += 1
+        record = self.do(self.store.session_of(self._name(lane)))
+        assert record is not None
+        model.works.append(f"work-{self.said}")
+        self.do(
+            self.store.begin_work(
+                model.works[-1],
+                lane=record.lane,
+                session=record.id,
+                owner=f"owner-{self.owner}",
+            )
+        )
 
     @rule(lane=LANES, effect=st.sampled_from([Nothing(), NewSession(), StopTurn(True)]))
     def command(self, lane: str, effect: Nothing | NewSession | StopTurn) -> None:
         self.said += 1
         name = f"command-{self.said}"
         message = a_message(name, chat=lane)
-        receipt = self.do(self.store.submit(lane, name, message, kind="command"))
+        receipt = self.do(
+            self.store.submit(
+                self._name(lane), name, message, kind="command", fresh_before=time.time() + 1
+            )
+        )
+        self.lanes[lane].exists = True
         for expected in (True, False):
             handed = self.do(
                 self.store.answer(
-                    lane, receipt.inbox_id, effect, lambda _: a_draft(name, chat=lane)
+                    self._name(lane),
+                    receipt.inbox_id,
+                    effect,
+                    lambda _: a_draft(name, chat=lane),
                 )
             )
             assert (handed is not None) is expected
         if not isinstance(effect, Nothing):
             self._over(lane)
+        if isinstance(effect, NewSession):
+            self.lanes[lane].begin_session()
         if isinstance(effect, StopTurn):
             model = self.lanes[lane]
             model.over += model.waiting
@@ -199,13 +279,19 @@ class LaneMachine(RuleBasedStateMachine):
 
     @invariant()
     def what_is_held_is_held(self) -> None:
-        for claim in self.held.values():
+        for lane, claim in self.held.items():
             self.do(self.store.check(claim))
             entries = self.do(self.store.transcript(claim.session, whole=True))
             mine = [entry.message for entry in entries if entry.turn == claim.turn]
-            model = self.lanes[claim.lane]
+            model = self.lanes[lane]
             assert [m.text for m in mine if m.role == "user"] == model.running
             assert len([m for m in mine if m.text == "step"]) == model.steps
+
+    def _name(self, lane: str) -> str:
+        return f"agent:{self.namespace}:test:dm:{lane}"
+
+    def _lane(self, claim: Claim) -> str:
+        return claim.lane.rpartition(":")[2]
 
     def _pick(self, data: st.DataObject) -> Claim:
         return self.held[data.draw(st.sampled_from(sorted(self.held)))]

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 from parley.storage.contract import Claim, Delivery, Store, TurnEnd
-from tests.builders import PLATFORM, a_draft, say
+from tests.builders import PLATFORM, a_draft, a_source, say
 from tests.storage.conformance.base import OWNER, claim_one, waiting_replies
 
 
@@ -53,6 +54,22 @@ class OutboxPromises:
         assert await _lease(store) == []
         await store.delivered(head.id, "$platform-id")
         assert await _lease(store) == ["five"]
+
+    async def test_a_reply_to_one_account_does_not_wait_for_another(self, store: Store) -> None:
+        await say(store, "asks")
+        [claim] = await store.claim(OWNER, 1, [PLATFORM])
+        drafts = [
+            replace(a_draft(text), source=replace(a_source(), account=account))
+            for text, account in (("1", None), ("2", "work"), ("3", None), ("4", "work"))
+        ]
+        await store.commit(claim, TurnEnd("done", (), tuple(drafts)))
+        first, second = await store.lease_deliveries(PLATFORM, OWNER, 10)
+        assert (first.text, second.text) == ("1", "2")
+        await store.retry_delivery(first.id, None, "nobody is there")
+        assert await store.delivered(second.id) is True
+        assert await _lease(store) == ["4"]
+        assert await store.unpark("c1") == 1
+        assert await _lease(store) == ["1"]
 
     async def test_lanes_do_not_wait_for_each_other(self, store: Store) -> None:
         for chat in ("a", "b", "c"):

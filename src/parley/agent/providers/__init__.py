@@ -11,6 +11,7 @@ from parley.agent.providers.base import Provider, ProviderError
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from parley.agent.providers.local.pool import ModelPool
     from parley.config.settings import ProviderSettings, Settings
 
 __all__ = ["build_provider", "key_variable", "provider_names"]
@@ -63,19 +64,24 @@ def build_provider(
     provider: str | None = None,
     model: str | None = None,
     log_dir: Path | None = None,
+    local_models: ModelPool | None = None,
 ) -> Provider:
     """Make the provider that the settings, or `provider` and `model`, name.
 
     It asks again when a call fails for a passing reason, and the settings' fallbacks stand
-    behind it. Raises `ProviderError` when something is missing, with what to do about it.
+    behind it. A local model is one of `local_models`; without them it is the provider's own, and
+    logs into `log_dir`. Raises `ProviderError` when something is missing, with what to do about it.
     """
     name = provider or settings.model.provider
     if model is None and name == settings.model.provider:
         model = settings.model.name
     others = [other for other in dict.fromkeys(settings.model.fallback) if other != name]
-    chain = [_build_one(settings, secret, name=name, model=model, log_dir=log_dir)]
-    chain += [
-        _build_one(settings, secret, name=other, model=None, log_dir=log_dir) for other in others
+    wanted = [(name, model), *((other, None) for other in others)]
+    chain = [
+        _build_one(
+            settings, secret, name=one, model=its, log_dir=log_dir, local_models=local_models
+        )
+        for one, its in wanted
     ]
     if len(chain) == 1:
         return chain[0]
@@ -85,7 +91,13 @@ def build_provider(
 
 
 def _build_one(
-    settings: Settings, secret: Secret, *, name: str, model: str | None, log_dir: Path | None
+    settings: Settings,
+    secret: Secret,
+    *,
+    name: str,
+    model: str | None,
+    log_dir: Path | None,
+    local_models: ModelPool | None,
 ) -> Provider:
     entry = settings.providers.get(name)
     built_in = _BUILT_IN.get(name)
@@ -94,7 +106,10 @@ def _build_one(
     kind = _kind(entry, built_in)
     if kind == "local":
         return _build_local(
-            settings, model=model or (entry.model if entry else None), log_dir=log_dir
+            settings,
+            model=model or (entry.model if entry else None),
+            log_dir=log_dir,
+            local_models=local_models,
         )
     return _build_remote(settings, secret, name=name, kind=kind, model=model)
 
@@ -105,13 +120,19 @@ def _kind(entry: ProviderSettings | None, built_in: _BuiltIn | None) -> _Kind:
     return entry.kind
 
 
-def _build_local(settings: Settings, *, model: str | None, log_dir: Path | None) -> Provider:
+def _build_local(
+    settings: Settings,
+    *,
+    model: str | None,
+    log_dir: Path | None,
+    local_models: ModelPool | None,
+) -> Provider:
     from parley.agent.providers.local.provider import LocalProvider
 
     local = (
         settings.local if model is None else settings.local.model_copy(update={"weights": model})
     )
-    return LocalProvider(local, log_file=None if log_dir is None else log_dir / "local-model.log")
+    return LocalProvider(local, pool=local_models, log_dir=log_dir)
 
 
 def _build_remote(

@@ -27,13 +27,17 @@ class ToolError(ParleyError):
 
 @dataclass(frozen=True, slots=True)
 class ToolContext:
-    """What a tool may know of the turn it works for."""
+    """What a tool may know of the turn it works for.
+
+    `environment` is all that a child process which the tool starts may know.
+    """
 
     profile: str
     workspace: Path
     source: SessionSource
     session_key: str
     async_delivery: bool
+    environment: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ import json
 import os
 import socket
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from parley import __version__
 from parley.cli._checks.finding import Finding, fault, note, ok
@@ -35,7 +35,7 @@ async def check_gateway(ground: Ground) -> list[Finding]:
     holder = holder_of(profile)
     status = await _ask_status(profile) if profile.run.is_dir() else None
     if holder is not None:
-        return _of_running(holder, status)
+        return _of_running(profile, holder, status)
     if status is not None:
         pid = status.get("pid")
         what = f"process {pid} serves this home without holding it: a second one could start."
@@ -47,7 +47,9 @@ async def check_gateway(ground: Ground) -> list[Finding]:
     ]
 
 
-def _of_running(holder: Holder, status: Mapping[str, object] | None) -> list[Finding]:
+def _of_running(
+    profile: Profile, holder: Holder, status: Mapping[str, Any] | None
+) -> list[Finding]:
     what = "the gateway" if holder.kind == "gateway" else "a chat in a terminal"
     if status is None:
         told = f"{what} (process {holder.pid}) holds this home but does not answer."
@@ -55,12 +57,13 @@ def _of_running(holder: Holder, status: Mapping[str, object] | None) -> list[Fin
     uptime = status.get("uptime_seconds")
     since = datetime.now(UTC) - timedelta(seconds=uptime if isinstance(uptime, int | float) else 0)
     moment = f"{since.astimezone():%Y-%m-%d %H:%M}"
-    serving = [surface for surface in _surfaces(status) if not surface.get("fault")]
+    surfaces = _surfaces(status, profile)
+    serving = [surface for surface in surfaces if not surface.get("fault")]
     names = ", ".join(f"{surface.get('platform')} ({surface.get('where')})" for surface in serving)
     told = f"{what} (process {holder.pid}) runs since {moment} and serves {names or 'nothing'}."
     again = f"kill {holder.pid} && {_START}"
     found = [ok("gateway", told) if serving else fault("gateway", told, again)]
-    for surface in _surfaces(status):
+    for surface in surfaces:
         if surface.get("fault"):
             told = f"{surface.get('platform')} is not served: {surface.get('fault')}"
             found.append(fault("gateway", told, again))
@@ -69,7 +72,7 @@ def _of_running(holder: Holder, status: Mapping[str, object] | None) -> list[Fin
     if status.get("version") != __version__:
         told = f"it runs Parley {status.get('version')}, and {__version__} is installed."
         found.append(note("gateway", told, again))
-    return found
+    return found + _others(status, profile)
 
 
 async def _ask_status(profile: Profile) -> dict[str, object] | None:
@@ -86,9 +89,23 @@ async def _ask_status(profile: Profile) -> dict[str, object] | None:
         return None
 
 
-def _surfaces(status: Mapping[str, object]) -> list[dict[str, object]]:
-    surfaces = status.get("surfaces")
-    return surfaces if isinstance(surfaces, list) else []
+def _surfaces(status: Mapping[str, Any], profile: Profile) -> list[dict[str, object]]:
+    """Those of the profile, and those of the house."""
+    own = [place for p in _profiles(status) if p["name"] == profile.name for place in p["surfaces"]]
+    return [*own, *(status.get("surfaces") or [])]
+
+
+def _profiles(status: Mapping[str, Any]) -> list[dict[str, Any]]:
+    return list(status.get("profiles") or [])
+
+
+def _others(status: Mapping[str, Any], profile: Profile) -> list[Finding]:
+    """The troubles of the profiles that the same gateway serves."""
+    return [
+        note("gateway", f"{told['name']} is not served: {told['fault']}", "parley gateway status")
+        for told in _profiles(status)
+        if told["name"] != profile.name and told["fault"]
+    ]
 
 
 def _left_behind(profile: Profile) -> str:

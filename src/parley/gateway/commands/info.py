@@ -16,7 +16,7 @@ async def status(call: CommandCall) -> Reply:
         f"Conversation `{session.id}`" + (f" — {session.title}" if session.title else ""),
         f"Answered by {_answered_by(call)}",
         f"{count(session.turns, 'turn')} here, {'one' if call.running else 'none'} running",
-        f"In this gateway: {health.running} running, {health.queued} waiting, "
+        f"Of all conversations: {health.running} running, {health.queued} waiting, "
         f"{count(health.undelivered, 'reply', 'replies')} on their way",
     ]
     if health.unsure:

@@ -11,6 +11,9 @@ from parley.gateway.commands import conversation, info
 from parley.gateway.commands.base import Command, CommandCall, Reply
 from parley.gateway.delivery import Deliveries
 from parley.gateway.lanes import Lanes
+from parley.protocol import InboundMessage
+from parley.sessions.policy import is_trigger
+from parley.sessions.store import SessionStore
 from parley.storage.contract import Draft, InboxMessage, Outcome, Store
 
 __all__ = ["COMMANDS", "Commands", "looks_like_command"]
@@ -55,8 +58,15 @@ class Commands:
     """Runs commands for one profile."""
 
     def __init__(
-        self, *, store: Store, lanes: Lanes, deliveries: Deliveries, models: ModelMenu | None
+        self,
+        *,
+        sessions: SessionStore,
+        store: Store,
+        lanes: Lanes,
+        deliveries: Deliveries,
+        models: ModelMenu | None,
     ) -> None:
+        self._sessions = sessions
         self._store = store
         self._lanes = lanes
         self._deliveries = deliveries
@@ -80,7 +90,7 @@ class Commands:
                 text=reply.render(outcome),
                 kind="notice",
                 answers=(accepted.message.event_id,),
-                handover=self._deliveries.knows_repeats(source.platform),
+                handover=self._deliveries.knows_repeats(source),
             )
 
         leased = await self._store.answer(
@@ -93,16 +103,16 @@ class Commands:
         self._deliveries.hand_over(leased or [], source.platform)
 
     async def _reply(self, lane: str, accepted: InboxMessage) -> Reply:
-        shape = _SHAPE.match(accepted.message.text.strip())
+        name, argument = self._read(accepted.message)
         session = await self._store.session_of(lane)
-        if shape is None or session is None:
+        if not name or session is None:
             return Reply("That is no command; `/help` lists them.")
-        command = COMMANDS.get(shape[1].lower())
+        command = COMMANDS.get(name)
         if command is None:
-            return Reply(_unknown(shape[1].lower()))
+            return Reply(_unknown(name))
         return await command.run(
             CommandCall(
-                argument=(shape[2] or "").strip(),
+                argument=argument,
                 lane=lane,
                 source=accepted.message.source,
                 session=session,
@@ -111,6 +121,14 @@ class Commands:
                 models=self._models,
             )
         )
+
+    def _read(self, message: InboundMessage) -> tuple[str, str]:
+        """The command's name and what follows it; a trigger of this profile is `/new`."""
+        text = message.text.strip()
+        if is_trigger(self._sessions.policy(message.source.platform), text):
+            return "new", ""
+        shape = _SHAPE.match(text)
+        return (shape[1].lower(), (shape[2] or "").strip()) if shape else ("", "")
 
 
 def _unknown(name: str) -> str:

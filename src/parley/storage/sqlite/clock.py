@@ -24,7 +24,7 @@ def next_run(cron: str, timezone: str, after: float) -> float:
         return next(CronSim(cron, start)).timestamp()
     except (CronSimError, StopIteration) as error:
         raise StoreError(f"`{cron}` is not a schedule that ever comes due: {error}.") from error
-    except (ZoneInfoNotFoundError, ValueError) as error:
+    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
         raise StoreError(f"`{timezone}` is not a known time zone.") from error
 
 

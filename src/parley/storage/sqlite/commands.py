@@ -60,9 +60,7 @@ def _apply(
             )
         case NewSession(said=said, title=title):
             stopped_turn = lanes.end_running_turn(db, lane, said=said, now=now)
-            session, named = rows.new_session_id(), rows.storable(title) if title else None
-            db.execute(SQL["session_add"], {"id": session, "lane": lane, "title": named, "at": now})
-            db.execute(SQL["lane_use_session"], {"lane": lane, "session": session})
+            lanes.begin_session(db, lane, title=rows.storable(title) if title else None, now=now)
             return Outcome(stopped=stopped_turn, session=_current(db, lane))
         case ResumeSession(session=session, said=said):
             found = db.execute(SQL["session_get"], {"id": session}).fetchone()
@@ -70,20 +68,21 @@ def _apply(
                 return Outcome(refused=True, session=_current(db, lane))
             stopped_turn = lanes.end_running_turn(db, lane, said=said, now=now)
             db.execute(SQL["lane_use_session"], {"lane": lane, "session": session})
+            db.execute(SQL["session_touch"], {"session": session, "at": now})
             return Outcome(stopped=stopped_turn, session=_current(db, lane))
         case UndoTurn(said=said):
             return _undo(db, lane, said=said, now=now)[0]
         case RetryTurn(said=said):
             return _retry(db, lane, inbox_id, said=said, now=now)
         case SetTitle(title=title):
-            session = _current(db, lane).id
-            db.execute(SQL["session_title"], {"session": session, "title": rows.storable(title)})
+            db.execute(
+                SQL["session_title"],
+                {"session": _current(db, lane).id, "title": rows.storable(title), "at": now},
+            )
             return Outcome(session=_current(db, lane))
         case SetModel(provider=provider, model=model):
-            session = _current(db, lane).id
-            db.execute(
-                SQL["session_model"], {"session": session, "provider": provider, "model": model}
-            )
+            chosen = {"provider": provider, "model": model}
+            db.execute(SQL["session_model"], chosen | {"session": _current(db, lane).id, "at": now})
             return Outcome(session=_current(db, lane))
 
 
@@ -97,11 +96,11 @@ def _undo(
     if last is None:
         return Outcome(stopped=stopped, session=session), []
     db.execute(SQL["turn_undo"], {"turn": last["id"]})
-    db.execute(SQL["session_revise"], {"session": session.id})
+    db.execute(SQL["session_revise"], {"session": session.id, "at": now})
     found = db.execute(SQL["inbox_of_turn"], {"turn": last["id"]}).fetchall()
     messages = [rows.inbox_message(row) for row in found]
     words = tuple(taken.message.text for taken in messages)
-    return Outcome(stopped=stopped, undone=words, session=session), messages
+    return Outcome(stopped=stopped, undone=words, session=_current(db, lane)), messages
 
 
 def _retry(

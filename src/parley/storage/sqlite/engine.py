@@ -11,11 +11,13 @@ import asyncio
 import queue
 import sqlite3
 import threading
+from abc import abstractmethod
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
 from parley.storage.contract import StoreClosed, StoreError, StoreUnavailable
+from parley.storage.sqlite.names import renamed
 
 __all__ = ["Engine", "connect"]
 
@@ -48,10 +50,38 @@ def connect(file: Path, *, read_only: bool = False) -> sqlite3.Connection:
             connection.execute("PRAGMA synchronous = FULL")
             # What a person deletes is gone from the file, not only from the tables.
             connection.execute("PRAGMA secure_delete = ON")
-        connection.execute("PRAGMA cache_size = -4000")
+        # Measured: more is no faster, for the system keeps the file in memory too.
+        connection.execute("PRAGMA cache_size = -1000")
+        connection.create_function("renamed", 2, renamed, deterministic=True)
     except sqlite3.Error as error:
         raise StoreError(f"The database {file} cannot be opened: {error}.") from error
     return connection
+
+
+class _KnownFile:
+    """The file as it was found when it was opened."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._identity = self._look()
+
+    def check(self) -> None:
+        """Raise unless it is still there.
+
+        SQLite would go on writing into a file that has no name and goes with this process.
+        """
+        if self._look() != self._identity:
+            raise StoreUnavailable(
+                f"The database {self.path} was removed or replaced while Parley ran; "
+                "put it back, or start Parley again."
+            )
+
+    def _look(self) -> tuple[int, int] | None:
+        try:
+            found = self.path.stat()
+        except OSError:
+            return None
+        return found.st_dev, found.st_ino
 
 
 class _Job:
@@ -73,29 +103,18 @@ class _Job:
 
 
 class _Worker(threading.Thread):
-    """A thread that owns one connection and serves jobs until it is told to end.
+    """A thread that serves jobs on a connection of its own until it is told to end."""
 
-    `writes` is the file it writes to; without one it only reads.
-    """
-
-    def __init__(self, name: str, connection: sqlite3.Connection, *, writes: Path | None) -> None:
+    def __init__(self, name: str) -> None:
         super().__init__(name=name, daemon=True)
-        self._connection = connection
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
-        self._file = writes
-        self._identity = _identity(writes) if writes else None
-        self._serve = self._write_group if writes else self._read_group
-        self._closed = False
 
     def submit(self, operation: Operation[T]) -> asyncio.Future[T]:
-        if self._closed:
-            raise StoreClosed("The database is closed.")
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         self._jobs.put(_Job(operation, future))
         return future
 
     def end(self) -> None:
-        self._closed = True
         self._jobs.put(None)
 
     def run(self) -> None:
@@ -114,9 +133,17 @@ class _Worker(threading.Thread):
             else:
                 ended = True
             if group:
-                self._serve(group)
+                self.serve(group)
                 self._settle(group)
-        self._connection.close()
+        self.over()
+
+    @abstractmethod
+    def serve(self, group: list[_Job]) -> None:
+        """Do what these jobs ask; each has its result or its error afterwards."""
+
+    @abstractmethod
+    def over(self) -> None:
+        """Nothing more will be asked."""
 
     def _settle(self, group: list[_Job]) -> None:
         def settle() -> None:
@@ -128,25 +155,47 @@ class _Worker(threading.Thread):
         except RuntimeError:  # the loop is gone, and with it everyone who waited
             return
 
-    def _read_group(self, group: list[_Job]) -> None:
+
+class _Reader(_Worker):
+    """Reads; the file is opened for the first of them."""
+
+    def __init__(self, file: _KnownFile) -> None:
+        super().__init__("parley-reader")
+        self._file = file
+        self._connection: sqlite3.Connection | None = None
+
+    def serve(self, group: list[_Job]) -> None:
         for job in group:
             try:
+                if self._connection is None:
+                    self._file.check()
+                    self._connection = connect(self._file.path, read_only=True)
                 job.result = job.operation(self._connection)
             except Exception as error:  # noqa: BLE001 - supervisor: it belongs to the caller
                 job.error = _told(error)
 
-    def _write_group(self, group: list[_Job]) -> None:
+    def over(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+
+
+class _Writer(_Worker):
+    """Writes, one commit for all that wait."""
+
+    def __init__(self, file: _KnownFile, connection: sqlite3.Connection) -> None:
+        super().__init__("parley-writer")
+        self.fault: str | None = None
+        self._file = file
+        self._connection = connection
+
+    def over(self) -> None:
+        self._connection.close()
+
+    def serve(self, group: list[_Job]) -> None:
         connection = self._connection
-        if self._file is not None and _identity(self._file) != self._identity:
-            # SQLite would go on writing into a file that has no name and goes with this process.
-            gone = StoreUnavailable(
-                f"The database {self._file} was removed or replaced while Parley ran; "
-                "put it back, or start Parley again."
-            )
-            for job in group:
-                job.error = gone
-            return
+        before = connection.total_changes
         try:
+            self._file.check()
             connection.execute("BEGIN IMMEDIATE")
             for job in group:
                 connection.execute("SAVEPOINT job")
@@ -159,12 +208,21 @@ class _Worker(threading.Thread):
                     connection.execute("ROLLBACK TO job")
                 connection.execute("RELEASE job")
             connection.execute("COMMIT")
-        except sqlite3.Error as error:
-            failure = _fault(error)
-            for job in group:
-                job.error = failure
+        except (sqlite3.Error, StoreUnavailable) as error:
+            self._fail(group, _fault(error) if isinstance(error, sqlite3.Error) else error)
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
+            return
+        passing = [job.error for job in group if isinstance(job.error, StoreUnavailable)]
+        if passing:
+            self.fault = str(passing[-1])
+        elif connection.total_changes != before:
+            self.fault = None
+
+    def _fail(self, group: list[_Job], error: StoreError) -> None:
+        self.fault = str(error)
+        for job in group:
+            job.error = error
 
 
 def _told(error: Exception) -> Exception:
@@ -181,33 +239,47 @@ def _fault(error: sqlite3.Error) -> StoreError:
     return fault
 
 
-def _identity(file: Path) -> tuple[int, int] | None:
-    try:
-        found = file.stat()
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino
-
-
 class Engine:
-    """The two threads of one database file."""
+    """The two threads of one database file, each begun when it is first asked."""
 
-    def __init__(self, file: Path) -> None:
-        self._writer = _Worker("parley-writer", connect(file), writes=file)
-        self._reader = _Worker("parley-reader", connect(file, read_only=True), writes=None)
-        self._writer.start()
-        self._reader.start()
+    def __init__(self, file: Path, connection: sqlite3.Connection | None = None) -> None:
+        """`connection`, when there is one already, becomes the writer's."""
+        connection = connection or connect(file)
+        known = _KnownFile(file)
+        self._writer = _Writer(known, connection)
+        self._reader = _Reader(known)
+        self._closed = False
+
+    @property
+    def fault(self) -> str | None:
+        """Why the last write failed, until one works again."""
+        return self._writer.fault
 
     def write(self, operation: Operation[T]) -> asyncio.Future[T]:
         """Run in the next group; done when it is committed. Order of calls is kept."""
-        return self._writer.submit(operation)
+        return self._ask(self._writer, operation)
 
     def read(self, operation: Operation[T]) -> asyncio.Future[T]:
-        return self._reader.submit(operation)
+        return self._ask(self._reader, operation)
+
+    def glance(self, operation: Operation[T]) -> asyncio.Future[T]:
+        """A small read, which alone is not worth a reader's thread and connection."""
+        return self._ask(self._writer if self._reader.ident is None else self._reader, operation)
+
+    def _ask(self, worker: _Worker, operation: Operation[T]) -> asyncio.Future[T]:
+        if self._closed:
+            raise StoreClosed("The database is closed.")
+        if worker.ident is None:
+            worker.start()
+        return worker.submit(operation)
 
     async def close(self) -> None:
         """End both threads when what was asked is done."""
+        self._closed = True
         # The writer last: whoever closes last folds the log into the file, and only it may write.
         for worker in (self._reader, self._writer):
-            worker.end()
-            await asyncio.to_thread(worker.join)
+            if worker.ident is None:
+                worker.over()
+            else:
+                worker.end()
+                await asyncio.to_thread(worker.join)

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from itertools import takewhile
 
 from parley.protocol import ChatMessage, InboundMessage, Usage
 from parley.storage.contract import (
     Claim,
     Committed,
+    Draft,
     InboxKind,
     InboxMessage,
     LeaseLost,
     Receipt,
     Said,
+    SessionRecord,
     Stopped,
     TurnEnd,
 )
@@ -23,6 +27,8 @@ from parley.storage.sqlite.queries import SQL
 
 __all__ = [
     "absorb",
+    "begin_anew",
+    "begin_session",
     "check",
     "claim",
     "commit",
@@ -48,6 +54,7 @@ def submit(
     kind: InboxKind,
     not_before: float | None,
     now: float,
+    fresh: bool = False,
 ) -> Receipt:
     ensure_lane(db, lane, message.source.platform, now)
     added = db.execute(
@@ -66,7 +73,36 @@ def submit(
         return Receipt("duplicate", found["id"])
     if kind == "message" and (not_before is None or not_before <= now):
         db.execute(SQL["lane_ready"], {"lane": lane})
-    return Receipt("queued", added.lastrowid or 0)
+    return Receipt("queued", added.lastrowid or 0, fresh=fresh)
+
+
+def begin_anew(
+    db: sqlite3.Connection,
+    lane: str,
+    dedupe: str,
+    fresh_before: float,
+    notice: Callable[[SessionRecord], Draft] | None,
+    *,
+    now: float,
+) -> bool:
+    """Begin a new session when the last one is over and nothing is under way in the lane."""
+    values = {"lane": lane, "dedupe": dedupe, "before": fresh_before}
+    if db.execute(SQL["lane_is_over"], values).fetchone() is None:
+        return False
+    session = begin_session(db, lane, title=None, now=now)
+    if notice is not None:
+        row = db.execute(SQL["session_of_lane"], {"lane": lane}).fetchone()
+        draft = replace(notice(rows.session_record(row)), dedupe=f"reset:{session}")
+        outbox.add(db, [draft], outbox.Place(lane, session), owner=None, now=now)
+    return True
+
+
+def begin_session(db: sqlite3.Connection, lane: str, *, title: str | None, now: float) -> str:
+    """The lane goes on with a session of its own."""
+    session = rows.new_session_id()
+    db.execute(SQL["session_add"], {"id": session, "lane": lane, "title": title, "at": now})
+    db.execute(SQL["lane_use_session"], {"lane": lane, "session": session})
+    return session
 
 
 def is_new(db: sqlite3.Connection, dedupe: str) -> bool:
@@ -150,6 +186,7 @@ def _take_message(
 
 def recover(db: sqlite3.Connection, owner: str, repeatable: Sequence[str], *, now: float) -> int:
     lanes = db.execute(SQL["lanes_recover"], {"owner": owner}).rowcount
+    db.execute(SQL["works_recover"], {"owner": owner})
     outbox.recover(db, owner, repeatable, now=now)
     return lanes
 
@@ -174,8 +211,14 @@ def peek(db: sqlite3.Connection, held: Claim, *, now: float) -> int:
 
 def absorb(db: sqlite3.Connection, held: Claim, *, now: float) -> tuple[InboxMessage, ...]:
     check(db, held)
-    waiting = db.execute(SQL["inbox_waiting"], {"lane": held.lane, "now": now}).fetchall()
-    messages = tuple(rows.inbox_message(row) for row in waiting)
+    waiting = db.execute(SQL["inbox_waiting"], {"lane": held.lane, "now": now})
+    # Its reply goes to one account: what came in by another waits for a turn of its own.
+    messages = tuple(
+        takewhile(
+            lambda taken: taken.message.source.account == held.source.account,
+            (rows.inbox_message(row) for row in waiting.fetchall()),
+        )
+    )
     for message in messages:
         _take_message(db, message, session=held.session, turn=held.turn, now=now)
     return messages
@@ -211,8 +254,15 @@ def release(db: sqlite3.Connection, held: Claim, *, now: float) -> None:
 
 
 def wake(db: sqlite3.Connection, lane: str, *, now: float) -> bool:
-    """A lane with no turn is idle, or ready when a message waits; one in line keeps its place."""
-    if db.execute(SQL["inbox_next"], {"lane": lane, "now": now}).fetchone() is None:
+    """A lane that nobody holds is idle, or ready when a turn or a message waits in it.
+
+    One in line keeps its place. A turn waits behind another only where two lanes became one.
+    """
+    waits = (
+        db.execute(SQL["turn_running"], {"lane": lane}).fetchone()
+        or db.execute(SQL["inbox_next"], {"lane": lane, "now": now}).fetchone()
+    )
+    if waits is None:
         db.execute(SQL["lane_idle"], {"lane": lane})
         return False
     db.execute(SQL["lane_let_go"], {"lane": lane})
@@ -236,6 +286,8 @@ def stop(
     if turn is not None and (running is None or running["id"] != turn):
         return Stopped(turn=None, dropped=0, generation=found["generation"])
     dropped = db.execute(SQL["inbox_drop"], {"lane": lane}).rowcount if drop_queued else 0
+    if dropped:
+        db.execute(SQL["session_touch"], {"session": found["session"], "at": now})
     ended = end_running_turn(db, lane, said=said, now=now)
     return Stopped(turn=ended, dropped=dropped, generation=found["generation"] + 1)
 
@@ -252,6 +304,7 @@ def end_running_turn(
             _add_entries(db, [cut], session=running["session"], turn=running["id"], now=now)
         db.execute(SQL["inbox_finish_turn"], {"turn": running["id"]})
         db.execute(SQL["turn_end"], {"turn": running["id"], "state": "stopped", "at": now})
+        db.execute(SQL["session_touch"], {"session": running["session"], "at": now})
     wake(db, lane, now=now)
     return running["id"] if running is not None else None
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Mapping
+from functools import cache
 from importlib.resources import files
 from pathlib import Path
 
 from parley.storage.contract import StoreError
 from parley.storage.sqlite.engine import connect
 
-__all__ = ["latest_version", "migrate", "migrations", "schema_version"]
+__all__ = ["latest_version", "migrate", "migrations", "open_migrated", "schema_version"]
 
 _OLDEST_SQLITE = (3, 35, 0)
 
@@ -25,6 +26,11 @@ def schema_version(connection: sqlite3.Connection) -> int:
 
 
 def migrate(file: Path, scripts: Mapping[int, str] | None = None) -> None:
+    """Bring the file to the newest schema, or to that of the `scripts`."""
+    open_migrated(file, scripts).close()
+
+
+def open_migrated(file: Path, scripts: Mapping[int, str] | None = None) -> sqlite3.Connection:
     """Run the numbered migrations that this file has not seen; refuse a newer file untouched."""
     scripts = migrations() if scripts is None else scripts
     if sqlite3.sqlite_version_info < _OLDEST_SQLITE:
@@ -33,15 +39,24 @@ def migrate(file: Path, scripts: Mapping[int, str] | None = None) -> None:
         )
     existed = file.exists() and file.stat().st_size > 0
     if existed and _up_to_date(file, max(scripts)):
-        return
+        return connect(file)
+    _make_private(file)
     connection = connect(file)
     try:
         _upgrade(connection, file, scripts, keep_copy=existed)
     except sqlite3.DatabaseError as error:
-        raise StoreError(f"The database {file} cannot be upgraded: {error}.") from error
-    finally:
         connection.close()
-    file.chmod(0o600)
+        raise StoreError(f"The database {file} cannot be upgraded: {error}.") from error
+    return connection
+
+
+def _make_private(file: Path) -> None:
+    """Before it is opened: the log beside it takes after it."""
+    try:
+        file.touch(mode=0o600)
+        file.chmod(0o600)
+    except OSError as error:
+        raise StoreError(f"The database {file} cannot be opened: {error.strerror}.") from error
 
 
 def _up_to_date(file: Path, latest: int) -> bool:
@@ -86,7 +101,8 @@ def _upgrade(
     connection.execute("COMMIT")
 
 
-def migrations() -> dict[int, str]:
+@cache
+def migrations() -> Mapping[int, str]:
     """Every script that comes with this version, by its number."""
     folder = files("parley.storage.sqlite").joinpath("migrations")
     return {

@@ -34,13 +34,16 @@ def add(
     """Store replies; those that may be handed over at once come back already leased."""
     handed = []
     for draft in drafts:
-        behind = db.execute(SQL["outbox_open"], {"lane": place.lane}).fetchone() is not None
+        account = rows.storable(draft.source.account or "")
+        before = db.execute(SQL["outbox_open"], {"lane": place.lane, "account": account})
+        behind = before.fetchone() is not None
         hand_over = draft.handover and owner is not None and not behind
         added = db.execute(
             SQL["outbox_add"],
             {
                 "lane": place.lane,
                 "platform": draft.source.platform,
+                "account": account,
                 "session": place.session,
                 "turn": place.turn,
                 "dedupe": draft.dedupe,

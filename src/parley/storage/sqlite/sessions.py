@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 
 from parley.storage.contract import Entry, Recall, SessionRecord
-from parley.storage.sqlite import rows
+from parley.storage.sqlite import lanes, rows
 from parley.storage.sqlite.queries import SQL
 
 __all__ = ["by_prefix", "current", "delete", "listing", "recall", "transcript"]
@@ -58,8 +58,5 @@ def delete(db: sqlite3.Connection, session: str, *, now: float) -> bool:
     for name in ("inbox", "aside", "outbox", "usage", "entries", "turns", "session"):
         db.execute(SQL[f"forget_{name}"], values)
     if found["current"]:
-        fresh = rows.new_session_id()
-        lane = found["lane"]
-        db.execute(SQL["session_add"], {"id": fresh, "lane": lane, "title": None, "at": now})
-        db.execute(SQL["lane_use_session"], {"lane": lane, "session": fresh})
+        lanes.begin_session(db, found["lane"], title=None, now=now)
     return True

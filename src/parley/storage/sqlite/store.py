@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from sqlite3 import Connection
+from sqlite3 import Connection, Cursor
 from typing import Literal
 
 from parley.protocol import ChatMessage, InboundMessage, Usage
@@ -29,13 +30,25 @@ from parley.storage.contract import (
     StoreError,
     StoreHealth,
     TurnEnd,
+    Work,
 )
-from parley.storage.sqlite import clock, commands, lanes, outbox, rows, sessions
+from parley.storage.sqlite import (
+    adoption,
+    background,
+    clock,
+    commands,
+    lanes,
+    outbox,
+    rows,
+    sessions,
+)
 from parley.storage.sqlite.engine import Engine
-from parley.storage.sqlite.migrate import migrate
+from parley.storage.sqlite.migrate import open_migrated
 from parley.storage.sqlite.queries import SQL
 
 __all__ = ["SqliteStore"]
+
+_PATIENCE = 1.0
 
 
 class SqliteStore:
@@ -44,6 +57,7 @@ class SqliteStore:
     def __init__(self, engine: Engine, *, rate_limit: RateLimit | None = None) -> None:
         self._engine = engine
         self._rate_limit = rate_limit
+        self._trying: asyncio.Future[Cursor] | None = None
 
     @classmethod
     def open(cls, file: Path, *, rate_limit: RateLimit | None = None) -> SqliteStore:
@@ -52,8 +66,7 @@ class SqliteStore:
             file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         except OSError as error:
             raise StoreError(f"{file.parent} cannot be made: {error.strerror}.") from error
-        migrate(file)
-        return cls(Engine(file), rate_limit=rate_limit)
+        return cls(Engine(file, open_migrated(file)), rate_limit=rate_limit)
 
     # ── in ──
 
@@ -66,6 +79,8 @@ class SqliteStore:
         kind: InboxKind = "message",
         user: str | None = None,
         not_before: float | None = None,
+        fresh_before: float | None = None,
+        notice: Callable[[SessionRecord], Draft] | None = None,
     ) -> Receipt:
         now = time.time()
         limit = self._rate_limit if user is not None else None
@@ -75,8 +90,11 @@ class SqliteStore:
                 wait = clock.allow(db, user or "", 1.0, limit, now=now)
                 if wait is not None:
                     return Receipt("rate_limited", retry_after=wait)
+            fresh = False
+            if fresh_before is not None and kind == "message":
+                fresh = lanes.begin_anew(db, lane, dedupe, fresh_before, notice, now=now)
             return lanes.submit(
-                db, lane, dedupe, message, kind=kind, not_before=not_before, now=now
+                db, lane, dedupe, message, kind=kind, not_before=not_before, now=now, fresh=fresh
             )
 
         return await self._engine.write(operation)
@@ -142,7 +160,7 @@ class SqliteStore:
             found = db.execute(SQL["inbox_commands"]).fetchall()
             return [(row["lane"], rows.inbox_message(row)) for row in found]
 
-        return await self._engine.read(operation)
+        return await self._engine.glance(operation)
 
     async def answer(
         self,
@@ -188,6 +206,21 @@ class SqliteStore:
     async def delete_session(self, session: str) -> bool:
         return await self._engine.write(lambda db: sessions.delete(db, session, now=time.time()))
 
+    # ── background work ──
+
+    async def begin_work(self, work: str, *, lane: str, session: str, owner: str) -> None:
+        await self._engine.write(
+            lambda db: background.begin(
+                db, work, lane=lane, session=session, owner=owner, now=time.time()
+            )
+        )
+
+    async def end_work(self, work: str) -> bool:
+        return await self._engine.write(lambda db: background.end(db, work, now=time.time()))
+
+    async def works(self, session: str) -> list[Work]:
+        return await self._engine.read(lambda db: background.listing(db, session))
+
     # ── out ──
 
     async def lease_deliveries(self, platform: str, owner: str, limit: int) -> list[Delivery]:
@@ -200,7 +233,7 @@ class SqliteStore:
             found = db.execute(SQL["outbox_next_at"], {"platform": platform}).fetchone()
             return found["next_at"] if found is not None else None
 
-        return await self._engine.read(operation)
+        return await self._engine.glance(operation)
 
     async def delivered(self, delivery: int, platform_id: str | None = None) -> bool:
         return await self._engine.write(lambda db: outbox.confirm(db, delivery, platform_id))
@@ -230,7 +263,13 @@ class SqliteStore:
 
     # ── itself ──
 
+    async def adopt(self, namespace: str) -> int:
+        return await self._engine.write(lambda db: adoption.adopt(db, namespace, now=time.time()))
+
     async def health(self) -> StoreHealth:
+        if self._engine.fault is not None:
+            await self._try_again()
+
         def operation(db: Connection) -> StoreHealth:
             counts = db.execute(SQL["counts"]).fetchone()
             return StoreHealth(
@@ -239,9 +278,21 @@ class SqliteStore:
                 undelivered=counts["undelivered"],
                 unsure=outbox.doubtful(db, "unsure"),
                 dead=outbox.doubtful(db, "dead"),
+                fault=self._engine.fault,
             )
 
-        return await self._engine.read(operation)
+        try:
+            return await self._engine.glance(operation)
+        except StoreError as error:
+            return StoreHealth(0, 0, 0, fault=self._engine.fault or str(error))
+
+    async def _try_again(self) -> None:
+        """A disk that was mended is noticed without waiting for a message."""
+        if self._trying is None or self._trying.done():
+            now = time.time()
+            self._trying = self._engine.write(lambda db: db.execute(SQL["probe"], {"at": now}))
+            self._trying.add_done_callback(_heard)
+        await asyncio.wait([self._trying], timeout=_PATIENCE)
 
     async def close(self) -> None:
         await self._engine.close()
@@ -249,3 +300,9 @@ class SqliteStore:
     async def _run(self, query: str, **values: object) -> int:
         """One named statement; how many rows it changed."""
         return await self._engine.write(lambda db: db.execute(SQL[query], values).rowcount)
+
+
+def _heard(tried: asyncio.Future[Cursor]) -> None:
+    """What became of it is in the engine's `fault`."""
+    if not tried.cancelled():
+        tried.exception()

@@ -1,9 +1,10 @@
-"""HTTP on loopback: `/healthz` and `/readyz`."""
+"""HTTP on loopback: `/healthz`, `/readyz`, `/metrics`, and what else is served over it."""
 
 from __future__ import annotations
 
 import errno
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Protocol
 
 from parley.gateway.intake import FrontDoor
 from parley.protocol import ParleyError
@@ -13,7 +14,13 @@ from parley.surfaces.base import Rejected, Surface
 if TYPE_CHECKING:
     from aiohttp import web
 
-__all__ = ["ApiSurface"]
+__all__ = ["ApiSurface", "Mounted"]
+
+
+class Mounted(Protocol):
+    """Something else that is served over HTTP."""
+
+    def routes(self) -> Iterable[web.AbstractRouteDef]: ...
 
 
 class ApiSurface(Surface):
@@ -22,9 +29,10 @@ class ApiSurface(Surface):
     platform = "api"
     supports_async_delivery = False
 
-    def __init__(self, host: str, port: int) -> None:
+    def __init__(self, host: str, port: int, *, mounted: Sequence[Mounted] = ()) -> None:
         self._host = host
         self._port = port
+        self._mounted = tuple(mounted)
         self._runner: web.AppRunner | None = None
         self._door: FrontDoor | None = None
 
@@ -40,7 +48,11 @@ class ApiSurface(Surface):
         app = web.Application()
         app.router.add_get("/healthz", self._healthz)
         app.router.add_get("/readyz", self._readyz)
-        runner = web.AppRunner(app, access_log=None)
+        app.router.add_get("/metrics", self._metrics)
+        for each in self._mounted:
+            app.router.add_routes(each.routes())
+        # A body is taken as it comes: what unpacks to more than it says is nobody's message.
+        runner = web.AppRunner(app, access_log=None, auto_decompress=False)
         await runner.setup()
         try:
             await web.TCPSite(runner, self._host, self._port).start()
@@ -78,8 +90,27 @@ class ApiSurface(Surface):
         status = await self._door.status()
         detail = {
             "ready": status.ready,
+            "degraded": status.degraded,
             "state": status.state,
             "version": status.version,
-            "surfaces": {surface.platform: surface.fault or "ok" for surface in status.surfaces},
+            "surfaces": {place.platform: place.fault or "ok" for place in status.surfaces},
+            "profiles": {
+                profile.name: {
+                    "ready": profile.sound,
+                    "problems": profile.problems,
+                    "surfaces": {place.platform: place.fault or "ok" for place in profile.surfaces},
+                }
+                for profile in status.profiles
+            },
         }
         return web.json_response(detail, status=200 if status.ready else 503)
+
+    async def _metrics(self, request: web.Request) -> web.Response:
+        from aiohttp import web
+
+        from parley.surfaces.api.metrics import render
+
+        if self._door is None:
+            return web.Response(status=503)
+        page, kind = render(await self._door.status())
+        return web.Response(body=page, headers={"Content-Type": kind})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import logging
 import os
 import socket
@@ -64,6 +65,8 @@ class TerminalSurface(Surface):
         self._open: dict[str, set[_Connection]] = {}
         self._connections: set[_Connection] = set()
         self._acks: dict[int, asyncio.Future[None]] = {}
+        self._numbers = itertools.count(1)
+        self._numbered: dict[tuple[str | None, int], int] = {}
 
     @property
     def where(self) -> str:
@@ -97,13 +100,18 @@ class TerminalSurface(Surface):
     async def send(self, delivery: Delivery) -> str | None:
         chat = delivery.source.chat_id
         terminals = self._open.get(chat)
+        # Profiles that share this terminal count their replies each by itself; here each is apart.
+        name = (delivery.source.profile, delivery.id)
         if not terminals:
+            self._numbered.pop(name, None)
             raise Unreachable("No terminal has this conversation open.")
         shown: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._acks[delivery.id] = shown
+        number = self._numbered.get(name) or next(self._numbers)
+        self._numbered[name] = number
+        self._acks[number] = shown
         frame = Deliver(
-            delivery=delivery.id,
-            key=delivery.dedupe,
+            delivery=number,
+            key=f"{delivery.source.profile}:{delivery.dedupe}",
             kind=delivery.kind,
             text=delivery.text,
             answers=delivery.answers,
@@ -117,7 +125,8 @@ class TerminalSurface(Surface):
         except TimeoutError as error:
             raise NotSent("No terminal confirmed it.", after=1.0) from error
         finally:
-            self._acks.pop(delivery.id, None)
+            self._acks.pop(number, None)
+        del self._numbered[name]
         return None
 
     async def show(self, event: LiveEvent) -> None:
@@ -225,10 +234,11 @@ class _Connection:
             user_id="owner",
             user_name=user or None,
         )
-        status = await self._door.status()
-        self.put(Welcome(status.version, status.answered_by, status.pid))
+        about = self._door.introduce(self._source)
+        self.put(Welcome(about.version, about.answered_by, about.pid, about.profile))
         self._surface.join(chat, self)
-        await self._door.back(self._source)
+        with contextlib.suppress(ParleyError):  # whoever answers here may not be served just now
+            await self._door.back(self._source)
 
     async def _say(self, number: str, text: str) -> Accepted:
         if self._source is None:

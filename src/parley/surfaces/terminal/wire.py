@@ -72,6 +72,7 @@ class Welcome:
     version: str
     answered_by: str
     pid: int
+    profile: str = "default"
 
 
 @dataclass(frozen=True, slots=True)

@@ -121,12 +121,12 @@ async def test_the_child_gets_no_secret_and_wants_its_key(
 async def test_the_child_says_nothing_on_the_terminal(
     smollm2: LocalModelSettings, capfd: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    provider = LocalProvider(smollm2, log_file=tmp_path / "model.log")
+    provider = LocalProvider(smollm2, log_dir=tmp_path)
     with pytest.raises(ProviderError):
         await answer(provider, ModelRequest("", (ChatMessage("user", "word " * 2500),)))
     await provider.close()
     assert capfd.readouterr() == ("", "")
-    assert "exceeds the available context size" in (tmp_path / "model.log").read_text()
+    assert "exceeds the available context size" in (tmp_path / "local-model.log").read_text()
 
 
 @pytest.mark.parametrize("moment", ["loading", "answering"])

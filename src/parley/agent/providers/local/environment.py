@@ -1,30 +1,16 @@
-"""The environment of our children: only what is on a short list, so that no secret passes on."""
+"""The environment of the children that are ours alone: what every child has, and a little more."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping
 
+from parley.config.child_env import base_environment
+
 __all__ = ["model_environment", "pip_environment"]
 
-_ALWAYS = frozenset(
-    {
-        "HOME",
-        "LANG",
-        "LANGUAGE",
-        "LC_ALL",
-        "LC_CTYPE",
-        "LD_LIBRARY_PATH",
-        "DYLD_LIBRARY_PATH",
-        "PATH",
-        "PYTHONPATH",
-        "SYSTEMROOT",
-        "TEMP",
-        "TMP",
-        "TMPDIR",
-        "TZ",
-    }
-)
+# They run our interpreter, for us and for no profile.
+_OURS = frozenset({"HOME", "PYTHONPATH"})
 _MODEL = frozenset({"CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS"})
 _PIP = frozenset(
     {
@@ -37,8 +23,6 @@ _PIP = frozenset(
         "NETRC",
         "NO_PROXY",
         "REQUESTS_CA_BUNDLE",
-        "SSL_CERT_DIR",
-        "SSL_CERT_FILE",
         "USER",
         "USERPROFILE",
         "VIRTUAL_ENV",
@@ -52,14 +36,16 @@ _PIP = frozenset(
 def model_environment(environment: Mapping[str, str] | None = None) -> dict[str, str]:
     """What the child that runs the model may know of `environment` (ours unless given)."""
     source = os.environ if environment is None else environment
-    return {name: value for name, value in source.items() if name in _ALWAYS | _MODEL}
+    more = {name: value for name, value in source.items() if name in _OURS | _MODEL}
+    return base_environment(source) | more
 
 
 def pip_environment(environment: Mapping[str, str] | None = None) -> dict[str, str]:
     """What pip may know: also its own settings, the proxies and the certificates."""
     source = os.environ if environment is None else environment
-    return {
+    more = {
         name: value
         for name, value in source.items()
-        if name in _ALWAYS or name.upper() in _PIP or name.startswith("PIP_")
+        if name in _OURS or name.upper() in _PIP or name.startswith("PIP_")
     }
+    return base_environment(source) | more

@@ -9,16 +9,15 @@ import os
 import secrets
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 
 from parley.agent.providers.base import ProviderError
 from parley.agent.providers.local.child import Answer, Load
 from parley.agent.providers.local.environment import model_environment
-from parley.agent.providers.local.weights import Weights
 
-__all__ = ["ModelProcess"]
+__all__ = ["ModelProcess", "Wanted"]
 
 _LOAD_SECONDS = 300.0
 _END_SECONDS = 2.0
@@ -26,21 +25,30 @@ _LOG_BYTES = 1_000_000
 _NO_LIBRARY = "The local model needs a part that is not installed: run `pip install xllamacpp`."
 
 
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a child is to serve. `context_tokens` is for each request, `threads` 0 is our choice."""
+
+    weights: Path
+    context_tokens: int
+    threads: int
+
+
 @dataclass(slots=True)
 class ModelProcess:
-    """A child that serves `weights` at `address` to whoever has `key`."""
+    """A child that serves a model at `address` to whoever has `key`."""
 
     address: str
-    key: str
+    key: str = field(repr=False)
     _process: asyncio.subprocess.Process
 
     @classmethod
-    async def start(
-        cls, weights: Weights, *, context_tokens: int, threads: int, log_file: Path | None
-    ) -> Self:
+    async def start(cls, wanted: Wanted, *, log_file: Path | None) -> Self:
         """Start the child and wait until the weights are loaded."""
         key = secrets.token_urlsafe(32)
-        load = Load(str(weights.path), context_tokens, threads, key, os.getpid())
+        load = Load(
+            str(wanted.weights), wanted.context_tokens, wanted.threads, key, parent=os.getpid()
+        )
         process = await _spawn(log_file)
         try:
             answer = await asyncio.wait_for(_ask(process, load), _LOAD_SECONDS)
@@ -56,7 +64,7 @@ class ModelProcess:
             raise
         if answer is None or answer.outcome != "ready":
             await _end(process)
-            raise _failure(answer, weights, log_file)
+            raise _failure(answer, wanted, log_file)
         return cls(answer.address, key, process)
 
     @property
@@ -141,12 +149,12 @@ async def _end(process: asyncio.subprocess.Process) -> None:
     await process.wait()
 
 
-def _failure(answer: Answer | None, weights: Weights, log_file: Path | None) -> ProviderError:
+def _failure(answer: Answer | None, wanted: Wanted, log_file: Path | None) -> ProviderError:
     if answer is not None and answer.outcome == "no_library":
         return ProviderError(_NO_LIBRARY, kind="refused")
     where = f"; its log is {log_file}" if log_file is not None else ""
     return ProviderError(
-        f"The local model could not be loaded from {weights.path}: install it again, or choose "
+        f"The local model could not be loaded from {wanted.weights}: install it again, or choose "
         f"another with `parley model use`{where}.",
         kind="refused",
     )

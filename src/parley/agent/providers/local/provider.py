@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import importlib.util
+import json
 from collections.abc import AsyncGenerator, AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +15,8 @@ from parley.agent.providers.base import ModelEvent, ModelReply, ModelRequest, Pr
 from parley.agent.providers.local.answers import StreamPiece, read_error, read_piece
 from parley.agent.providers.local.history import wire_messages
 from parley.agent.providers.local.jsontext import ReplyReader
-from parley.agent.providers.local.process import ModelProcess
+from parley.agent.providers.local.pool import CLOSED, Lease, ModelPool
+from parley.agent.providers.local.process import ModelProcess, Wanted
 from parley.agent.providers.local.schema import read_call, union_schema
 from parley.agent.providers.local.weights import CATALOGUE, Weights, find_weights
 from parley.config.settings import LocalModelSettings
@@ -25,16 +28,26 @@ if TYPE_CHECKING:
 __all__ = ["LocalProvider"]
 
 _ENDED = "The local model's process ended while it was answering: ask again, it starts anew."
-_CLOSED = "The local model has been closed: Parley is stopping."
 
 
 class LocalProvider:
-    """Answers with the weights that `settings` names. The child's chatter goes to `log_file`."""
+    """Answers with the weights that `settings` names, by a child that it shares with all of `pool`.
 
-    def __init__(self, settings: LocalModelSettings, *, log_file: Path | None = None) -> None:
+    Without a pool it has a child of its own, whose chatter goes to `log_dir`.
+    """
+
+    def __init__(
+        self,
+        settings: LocalModelSettings,
+        *,
+        pool: ModelPool | None = None,
+        log_dir: Path | None = None,
+    ) -> None:
         self._settings = settings
-        self._log_file = log_file
-        self._running: ModelProcess | None = None
+        self._pool = ModelPool(log_dir) if pool is None else pool
+        # What is cached in a shared child tells something of the others' prompts.
+        self._may_tell_cached = pool is None
+        self._lease: Lease | None = None
         self._starting: asyncio.Task[ModelProcess] | None = None
         self._session: aiohttp.ClientSession | None = None
         self._closed = False
@@ -65,6 +78,10 @@ class LocalProvider:
         return self._settings.tools == "on" or (
             self._settings.tools == "auto" and self._may_use_tools
         )
+
+    @property
+    def _running(self) -> ModelProcess | None:
+        return self._lease.running if self._lease is not None else None
 
     @property
     def _longest_reply(self) -> int:
@@ -124,20 +141,20 @@ class LocalProvider:
             pass
 
     async def close(self) -> None:
-        """End the child and every reply it is giving."""
+        """End every reply it is giving, and the child unless others use it."""
         self._closed = True
         starting, self._starting = self._starting, None
-        running, self._running = self._running, None
         session, self._session = self._session, None
-        if starting is not None:
-            starting.cancel()
-            await asyncio.wait([starting])
-            if not starting.cancelled() and starting.exception() is None:
-                await starting.result().stop()  # it was ready just before
-        if session is not None:
-            await session.close()
-        if running is not None:
-            await running.stop()
+        try:
+            if starting is not None:
+                starting.cancel()
+                await asyncio.wait([starting])
+            if session is not None:
+                await session.close()
+        finally:
+            lease, self._lease = self._lease, None
+            if lease is not None:
+                await lease.give_back()
 
     async def _pieces(self, body: dict[str, Any]) -> AsyncGenerator[StreamPiece, None]:
         import aiohttp
@@ -153,7 +170,7 @@ class LocalProvider:
                 for event in events.feed(chunk):
                     if event.data == "[DONE]":
                         return
-                    yield read_piece(event.data, model=self._model)
+                    yield self._told(read_piece(event.data, model=self._model))
         except (aiohttp.ClientError, SseError, OSError, RuntimeError) as error:
             # aiohttp says RuntimeError when the session was closed under the reader.
             raise self._broken() from error
@@ -164,24 +181,33 @@ class LocalProvider:
     async def _post(self, body: dict[str, Any]) -> aiohttp.ClientResponse:
         import aiohttp
 
+        # Half a character would be refused, with all the words before it in the error.
+        written = json.dumps(body, ensure_ascii=False).encode("utf-8", "replace")
         for last in (False, True):
             process = await self._ready()
             try:
                 return await self._http().post(
                     f"{process.address}/v1/chat/completions",
-                    json=body,
-                    headers={"Authorization": f"Bearer {process.key}"},
+                    data=written,
+                    headers={
+                        "Authorization": f"Bearer {process.key}",
+                        "Content-Type": "application/json",
+                    },
                 )
             except (aiohttp.ClientError, OSError) as error:
                 # One that died before it said a word is replaced: asking again costs nothing.
                 if last or not await process.ended():
                     raise self._broken() from error
-                await self._discard(process)
         raise self._broken()
+
+    def _told(self, piece: StreamPiece) -> StreamPiece:
+        if self._may_tell_cached or piece.usage is None:
+            return piece
+        return replace(piece, usage=replace(piece.usage, cached_tokens=0))
 
     def _broken(self) -> ProviderError:
         if self._closed:
-            return ProviderError(_CLOSED, kind="refused")
+            return ProviderError(CLOSED, kind="refused")
         return ProviderError(_ENDED, kind="broken")
 
     def _http(self) -> aiohttp.ClientSession:
@@ -198,9 +224,7 @@ class LocalProvider:
 
     async def _ready(self) -> ModelProcess:
         if self._closed:
-            raise ProviderError(_CLOSED, kind="refused")
-        if self._running is not None and not self._running.alive:
-            await self._discard(self._running)
+            raise ProviderError(CLOSED, kind="refused")
         if self._running is not None:
             return self._running
         # Shielded: a reply that is given up must not take the start away from the others.
@@ -209,7 +233,7 @@ class LocalProvider:
             return await asyncio.shield(starting)
         except asyncio.CancelledError:
             if starting.cancelled() and self._closed:
-                raise ProviderError(_CLOSED, kind="refused") from None
+                raise ProviderError(CLOSED, kind="refused") from None
             raise
 
     def _begin(self) -> asyncio.Task[ModelProcess]:
@@ -221,19 +245,18 @@ class LocalProvider:
     def _started(self, task: asyncio.Task[ModelProcess]) -> None:
         if self._starting is task:
             self._starting = None
-        # A failure is for those who wait; a warm-up has nobody, and the next request tries again.
-        if not task.cancelled() and task.exception() is None and not self._closed:
-            self._running = task.result()
+        if not task.cancelled():
+            task.exception()  # a failure is for those who wait; a warm-up has nobody
 
     async def _start(self) -> ModelProcess:
         weights = await asyncio.to_thread(self._find)
         self._model_window = weights.context_window
-        return await ModelProcess.start(
-            weights,
-            context_tokens=self.context_window,
-            threads=self._settings.threads,
-            log_file=self._log_file,
-        )
+        wanted = Wanted(weights.path, self.context_window, self._settings.threads)
+        if self._lease is None or self._lease.wanted != wanted:
+            before, self._lease = self._lease, self._pool.lease(wanted)
+            if before is not None:
+                await before.give_back()
+        return await self._lease.ready()
 
     def _find(self) -> Weights:
         if importlib.util.find_spec("xllamacpp") is None:
@@ -243,11 +266,8 @@ class LocalProvider:
                 kind="refused",
             )
         try:
-            return find_weights(self._settings.weights)
+            found = find_weights(self._settings.weights)
+            # By its real name, under which others may use it too.
+            return replace(found, path=found.path.resolve())
         except ParleyError as error:
             raise ProviderError(str(error), kind="refused") from error
-
-    async def _discard(self, process: ModelProcess) -> None:
-        if self._running is process:
-            self._running = None
-        await process.stop()

@@ -45,6 +45,14 @@ WHERE state = 'leased' AND owner <> :owner;
 -- Whatever the running turn still says is stale from here on.
 UPDATE lane SET generation = generation + 1 WHERE key = :lane;
 
+-- name: lane_is_over
+-- Whether a lane is quiet and its session was last used too long ago for this new message.
+SELECT 1 FROM lane l JOIN session s ON s.id = l.session
+WHERE l.key = :lane AND l.state = 'idle' AND s.turns > 0 AND s.updated_at < :before
+    AND NOT EXISTS (SELECT 1 FROM inbox WHERE lane = :lane AND state = 'queued')
+    AND NOT EXISTS (SELECT 1 FROM work WHERE session = l.session)
+    AND NOT EXISTS (SELECT 1 FROM inbox WHERE dedupe = :dedupe);
+
 -- name: lane_use_session
 -- The lane goes on with another session.
 UPDATE lane SET session = :session WHERE key = :lane;
@@ -119,7 +127,8 @@ VALUES (:lane, :session, :generation, 1, 'running', :source, :at);
 
 -- name: turn_running
 -- The turn a lane was in, if it did not end.
-SELECT id, session, generation, attempt, source FROM turn WHERE lane = :lane AND state = 'running';
+SELECT id, session, generation, attempt, source FROM turn
+WHERE lane = :lane AND state = 'running' ORDER BY id LIMIT 1;
 
 -- name: turn_resume
 -- The same turn, taken up once more.

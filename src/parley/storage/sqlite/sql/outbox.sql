@@ -1,26 +1,28 @@
 -- name: outbox_add
 -- A reply waits for its surface.
-INSERT INTO outbox (lane, platform, session, turn, dedupe, source, text, kind, answers, state, owner,
-    attempts, next_at, at)
-VALUES (:lane, :platform, :session, :turn, :dedupe, :source, :text, :kind, :answers, :state, :owner,
-    :attempts, :at, :at)
+INSERT INTO outbox (lane, platform, account, session, turn, dedupe, source, text, kind, answers,
+    state, owner, attempts, next_at, at)
+VALUES (:lane, :platform, :account, :session, :turn, :dedupe, :source, :text, :kind, :answers,
+    :state, :owner, :attempts, :at, :at)
 ON CONFLICT (dedupe) DO NOTHING;
 
 -- name: outbox_open
--- Whether earlier replies of the lane are still on their way.
-SELECT 1 FROM outbox WHERE lane = :lane AND state IN ('waiting', 'sending') LIMIT 1;
+-- Whether earlier replies of the lane are still on their way to this account.
+SELECT 1 FROM outbox
+WHERE lane = :lane AND account = :account AND state IN ('waiting', 'sending') LIMIT 1;
 
 -- name: outbox_behind
--- Whether more replies of this one's lane are on their way.
-SELECT 1 FROM outbox o JOIN outbox p ON p.lane = o.lane AND p.state IN ('waiting', 'sending')
+-- Whether more replies of this one's lane are on their way to its account.
+SELECT 1 FROM outbox o
+JOIN outbox p ON p.lane = o.lane AND p.account = o.account AND p.state IN ('waiting', 'sending')
 WHERE o.id = :id LIMIT 1;
 
 -- name: outbox_due
--- The oldest open reply of each lane of a platform, if it may go now.
+-- The oldest open reply of each lane and account of a platform, if it may go now.
 SELECT * FROM outbox o
 WHERE platform = :platform AND state = 'waiting' AND next_at <= :now
-    AND NOT EXISTS (SELECT 1 FROM outbox p WHERE p.lane = o.lane AND p.id < o.id
-        AND p.state IN ('waiting', 'sending'))
+    AND NOT EXISTS (SELECT 1 FROM outbox p WHERE p.lane = o.lane AND p.account = o.account
+        AND p.id < o.id AND p.state IN ('waiting', 'sending'))
 ORDER BY id LIMIT :limit;
 
 -- name: outbox_lease
@@ -32,8 +34,8 @@ RETURNING *;
 -- When the next reply of a platform may go; those behind an earlier one of their lane wait for it.
 SELECT next_at FROM outbox o
 WHERE platform = :platform AND state = 'waiting' AND next_at IS NOT NULL
-    AND NOT EXISTS (SELECT 1 FROM outbox p WHERE p.lane = o.lane AND p.id < o.id
-        AND p.state IN ('waiting', 'sending'))
+    AND NOT EXISTS (SELECT 1 FROM outbox p WHERE p.lane = o.lane AND p.account = o.account
+        AND p.id < o.id AND p.state IN ('waiting', 'sending'))
 ORDER BY next_at LIMIT 1;
 
 -- name: outbox_sent

@@ -35,7 +35,7 @@ WHERE s.id >= :prefix AND s.id < :beyond AND (:lane IS NULL OR s.lane = :lane) O
 UPDATE session SET updated_at = :at, turns = turns + 1 WHERE id = :session;
 
 -- name: session_touch
--- A turn ended in this session.
+-- This session was used.
 UPDATE session SET updated_at = :at WHERE id = :session;
 
 -- name: session_count
@@ -45,11 +45,11 @@ UPDATE session SET input_tokens = input_tokens + :input, output_tokens = output_
 
 -- name: session_title
 -- A person named the session.
-UPDATE session SET title = :title WHERE id = :session;
+UPDATE session SET title = :title, updated_at = :at WHERE id = :session;
 
 -- name: session_model
 -- A person chose who answers in this session.
-UPDATE session SET provider = :provider, model = :model WHERE id = :session;
+UPDATE session SET provider = :provider, model = :model, updated_at = :at WHERE id = :session;
 
 -- name: session_window
 -- Later prompts begin further on; never further back.
@@ -58,7 +58,7 @@ WHERE id = :session;
 
 -- name: session_revise
 -- Something that was said no longer counts.
-UPDATE session SET revision = revision + 1 WHERE id = :session;
+UPDATE session SET revision = revision + 1, updated_at = :at WHERE id = :session;
 
 -- name: session_recall
 -- What a turn needs to know of its session.
@@ -70,8 +70,9 @@ SELECT e.id, e.turn, e.body, e.at FROM entry e JOIN turn t ON t.id = e.turn
 WHERE e.session = :session AND e.id > :since AND t.state <> 'undone' ORDER BY e.id;
 
 -- name: session_running
--- Whether a turn of this session is under way.
-SELECT 1 FROM turn WHERE session = :session AND state = 'running';
+-- Whether a turn of this session is under way, or work in the background.
+SELECT 1 FROM turn WHERE session = :session AND state = 'running'
+UNION ALL SELECT 1 FROM work WHERE session = :session;
 
 -- name: entry_add
 -- One more line of a transcript.

@@ -21,6 +21,10 @@ SELECT min(next_at) FROM job;
 -- The job's next time.
 UPDATE job SET next_at = :next_at WHERE id = :id;
 
+-- name: probe
+-- The smallest write there is.
+INSERT INTO probe (one, at) VALUES (1, :at) ON CONFLICT (one) DO UPDATE SET at = excluded.at;
+
 -- name: bucket_get
 -- What a person has left.
 SELECT tokens, at FROM bucket WHERE user = :user;

@@ -1,0 +1,95 @@
+"""A gateway's status in words, for `gateway run` and `gateway status`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+__all__ = ["describe"]
+
+_Record = Mapping[str, Any]
+
+
+def describe(status: _Record, *, greeting: bool = False) -> str:
+    """All there is to say, a line each; a `greeting` leaves out what cannot have happened yet."""
+    lines = _one(status, greeting) if _is_alone(status) else _many(status, greeting)
+    return "\n".join(lines)
+
+
+def _is_alone(status: _Record) -> bool:
+    return not status["multiplex"] and len(status["profiles"]) == 1
+
+
+def _one(status: _Record, greeting: bool) -> Iterator[str]:
+    [profile] = status["profiles"]
+    yield _head(status, status["home"], greeting)
+    yield f"  answers   {profile['answered_by']}"
+    if not greeting:
+        yield f"  turns     {_under_way(profile)}"
+    for surface in (*profile["surfaces"], *status["surfaces"]):
+        yield f"  {surface['platform']:<9} {_place(surface)}"
+    yield from _troubles(profile, "  ")
+
+
+def _many(status: _Record, greeting: bool) -> Iterator[str]:
+    profiles = sorted(
+        status["profiles"], key=lambda told: (told["name"] != "default", told["name"])
+    )
+    served = sum(not profile["fault"] for profile in profiles)
+    of = f"{served} of {len(profiles)}" if served < len(profiles) else f"{served}"
+    many = "s" if len(profiles) != 1 else ""
+    yield _head(status, f"{of} profile{many} of {status['home']}", greeting)
+    names = [profile["name"] for profile in profiles]
+    names += [surface["platform"] for surface in status["surfaces"]]
+    width = max(len(name) for name in names)
+    for profile in profiles:
+        name = f"{profile['name']:<{width}}"
+        if profile["fault"]:
+            yield f"  {name}  NOT SERVED: {profile['fault']}"
+            continue
+        open_ = (place["platform"] for place in profile["surfaces"] if not place["fault"])
+        places = ", ".join(open_) or "nowhere"
+        yield f"  {name}  {profile['answered_by']} · {places}"
+        if not greeting and any(profile[part] for part in ("running", "queued", "undelivered")):
+            yield f"  {'':<{width}}  {_under_way(profile)}"
+        for surface in profile["surfaces"]:
+            if surface["fault"]:
+                yield f"  {'':<{width}}  {surface['platform']} {_place(surface)}"
+        yield from _troubles(profile, f"  {'':<{width}}  ")
+    for surface in status["surfaces"]:
+        yield f"  {surface['platform']:<{width}}  {_place(surface)}"
+    for note in status["notes"]:
+        yield f"  note: {note}"
+
+
+def _head(status: _Record, what: str, greeting: bool) -> str:
+    head = f"Parley {status['version']} serves {what} (process {status['pid']})"
+    if greeting:
+        return head
+    return f"{head}, {status['state']}, up {_duration(status['uptime_seconds'])}"
+
+
+def _under_way(profile: _Record) -> str:
+    return (
+        f"{profile['running']} running, {profile['queued']} waiting, "
+        f"{profile['undelivered']} replies on their way"
+    )
+
+
+def _place(surface: _Record) -> str:
+    fault = f"  NOT SERVED: {surface['fault']}" if surface["fault"] else ""
+    return f"{surface['where']}{fault}"
+
+
+def _troubles(profile: _Record, indent: str) -> Iterator[str]:
+    for fault in profile["faults"]:
+        yield f"{indent}fault     {fault}"
+    for note in profile["doubtful"]:
+        what = "may not have arrived" if note["state"] == "unsure" else "was refused"
+        words = f": {note['text'][:60]}" if note["text"] else ""
+        yield f"{indent}reply {note['id']} {what} ({note['lane']}){words}"
+
+
+def _duration(seconds: float) -> str:
+    hours, minutes = divmod(int(seconds) // 60, 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min {int(seconds) % 60} s"

@@ -1,0 +1,81 @@
+"""The door of one surface: what comes in by it is bound to its account, and to one profile."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from parley.gateway.access import Refused, check_access
+from parley.gateway.status import GatewayStatus, Introduction, ProfileStatus
+from parley.profiles import Profile, profile_scope
+from parley.protocol import InboundMessage, SessionSource
+from parley.sessions.key import names_a_conversation
+from parley.storage.contract import Receipt
+
+if TYPE_CHECKING:
+    from parley.gateway.app import Gateway, HostedSurface
+
+__all__ = ["Door", "account_for"]
+
+_LONGEST_ID = 1000
+
+
+def account_for(surface: HostedSurface, owner: Profile, profile: Profile) -> str | None:
+    """What `profile` calls this account: one of its own, or one that `owner` shares with it."""
+    # A shared one has its owner's name before it: the profile may have one that is called the same.
+    return surface.account if profile == owner else f"{owner.name}:{surface.account or ''}"
+
+
+def _check_names(message: InboundMessage) -> None:
+    """Raise unless it says where it came from, in ids of a length that ids have."""
+    source = message.source
+    if not names_a_conversation(source):
+        raise Refused("A message that names neither a chat nor a sender cannot be answered.")
+    ids = (source.chat_id, source.thread_id, source.user_id, source.user_id_alt, source.guild_id)
+    if any(len(each or "") > _LONGEST_ID for each in (*ids, message.event_id)):
+        raise Refused(f"An id may have {_LONGEST_ID} characters at most.")
+
+
+def _without_words(told: ProfileStatus) -> ProfileStatus:
+    return replace(told, doubtful=tuple(replace(note, text="") for note in told.doubtful))
+
+
+class Door:
+    """A surface's way in. It cannot speak for another account than its own."""
+
+    def __init__(self, gateway: Gateway, surface: HostedSurface, owner: Profile) -> None:
+        self._gateway = gateway
+        self._surface = surface
+        self._owner = owner
+
+    async def admit(self, message: InboundMessage) -> Receipt:
+        self._gateway.check_open()
+        check_access(message.source, vouched=self._surface.vouches)
+        _check_names(message)
+        profile, source = self._bind(message.source)
+        serving = self._gateway.serving(profile)
+        with profile_scope(profile):
+            return await serving.admit(replace(message, source=source))
+
+    async def back(self, source: SessionSource) -> None:
+        profile, bound = self._bind(source)
+        with profile_scope(profile):
+            await self._gateway.serving(profile).back(bound)
+
+    def introduce(self, source: SessionSource) -> Introduction:
+        profile, _ = self._bind(source)
+        return self._gateway.introduction(profile)
+
+    async def status(self) -> GatewayStatus:
+        """Of all profiles; what one of them said is for itself alone."""
+        status = await self._gateway.status()
+        profiles = (p if p.name == self._owner.name else _without_words(p) for p in status.profiles)
+        return replace(status, profiles=tuple(profiles))
+
+    def _bind(self, source: SessionSource) -> tuple[Profile, SessionSource]:
+        """The profile that answers, and the source with its account and that profile in it."""
+        surface, owner = self._surface, self._owner
+        source = replace(source, platform=surface.platform, account=surface.account or owner.name)
+        profile = self._gateway.router.choose(owner, source)
+        account = account_for(surface, owner, profile)
+        return profile, replace(source, account=account, profile=profile.name)

@@ -1,0 +1,214 @@
+"""One profile, served: its lanes, its turns, its replies. Nothing here knows of another profile."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, replace
+from functools import partial
+
+from parley import __version__
+from parley.backends.base import Backend
+from parley.config.settings import GatewayConfig, Settings
+from parley.gateway.commands import Commands
+from parley.gateway.delivery import Deliveries
+from parley.gateway.hosted import Hosted, HostedSurface
+from parley.gateway.intake import Intake
+from parley.gateway.lanes import Lanes
+from parley.gateway.live import Live
+from parley.gateway.status import DeliveryNote, Introduction, ProfileStatus
+from parley.gateway.tally import Tally
+from parley.gateway.turns import TurnRunner
+from parley.profiles import Profile, profile_scope
+from parley.protocol import InboundMessage, ParleyError, SessionSource
+from parley.sessions.store import SessionStore
+from parley.storage.contract import Receipt, Store
+
+__all__ = ["Parts", "Serving"]
+
+_log = logging.getLogger("parley.gateway")
+
+_FLUSH_SECONDS = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What it takes to serve a profile: opened for it, and closed by whoever opened it."""
+
+    settings: Settings
+    store: Store
+    backend: Backend
+    surfaces: Sequence[HostedSurface] = ()
+    make_again: Callable[[Collection[str]], Sequence[HostedSurface]] | None = None
+    """The surfaces of these platforms, from the settings and keys as they are by then."""
+
+
+class Serving:
+    """Serves one profile: `start`, then `drain`, `flush` and `close`. `held` is closed with it."""
+
+    def __init__(
+        self,
+        profile: Profile,
+        parts: Parts,
+        house: GatewayConfig,
+        *,
+        owner: str,
+        held: AsyncExitStack,
+    ) -> None:
+        settings = parts.settings
+        live, tally = Live(), Tally()
+        self.profile = profile
+        self.hosted = tuple(Hosted(surface, profile) for surface in parts.surfaces)
+        self._held = held
+        self._make_again = parts.make_again
+        self._store = parts.store
+        self._backend = parts.backend
+        self._owner = owner
+        self._tally = tally
+        self._sessions = SessionStore(house, settings.sessions, active=profile.name)
+        self._lanes = Lanes(parts.store, owner=owner, concurrency=settings.gateway.running_turns)
+        self._deliveries = Deliveries(profile, parts.store, owner=owner, live=live, tally=tally)
+        self._commands = Commands(
+            sessions=self._sessions,
+            store=parts.store,
+            lanes=self._lanes,
+            deliveries=self._deliveries,
+            models=parts.backend.models,
+        )
+        self._intake = Intake(
+            sessions=self._sessions,
+            lanes=self._lanes,
+            deliveries=self._deliveries,
+            commands=self._commands,
+            busy=settings.gateway.busy,
+            tally=tally,
+        )
+        self._runner = TurnRunner(
+            profile,
+            store=parts.store,
+            backend=parts.backend,
+            live=live,
+            deliveries=self._deliveries,
+            steers=settings.gateway.busy == "steer",
+            tally=tally,
+        )
+        self._broken: dict[str, str] = {}
+        self._tasks: list[asyncio.Task[None]] = []
+
+    # ── in ──
+
+    async def admit(self, message: InboundMessage) -> Receipt:
+        return await self._intake.admit(message)
+
+    async def back(self, source: SessionSource) -> None:
+        await self._deliveries.back(self._sessions.key_for(source), source.platform)
+
+    def attach(self, surface: HostedSurface, account: str | None) -> None:
+        """Answer by this account too, under the name that this profile has for it."""
+        with profile_scope(self.profile):
+            self._deliveries.attach(surface, account)
+            self._lanes.attach(surface.platform)
+
+    def renew_surfaces(self) -> None:
+        """Make those that could not start anew: a token may have been mended."""
+        closed = {hosted.surface.platform: hosted for hosted in self.hosted if not hosted.open}
+        if closed and self._make_again is not None:
+            with profile_scope(self.profile):
+                for surface in self._make_again(closed):
+                    closed[surface.platform].surface = surface
+
+    # ── what it tells ──
+
+    def introduction(self) -> Introduction:
+        return Introduction(__version__, os.getpid(), self.profile.name, self._answered_by())
+
+    async def status(self) -> ProfileStatus:
+        health = await self._store.health()
+        faults = [*self._broken.values()]
+        if health.fault is not None:
+            faults.append(health.fault)
+        return ProfileStatus(
+            name=self.profile.name,
+            home=str(self.profile.home),
+            answered_by=self._answered_by(),
+            faults=tuple(faults),
+            running=health.running,
+            queued=health.queued,
+            undelivered=health.undelivered,
+            surfaces=tuple(hosted.status for hosted in self.hosted),
+            doubtful=tuple(
+                DeliveryNote(found.id, found.lane, found.state, found.text)
+                for found in (*health.unsure, *health.dead)
+            ),
+            tally=replace(self._tally),
+        )
+
+    # ── life ──
+
+    async def start(self, repeatable: Sequence[str]) -> None:
+        """Take up what an earlier process left. Replies may be repeated on these platforms."""
+        with profile_scope(self.profile):
+            renamed = await self._store.adopt(self._sessions.namespace)
+            left = await self._store.recover(self._owner, repeatable)
+            if renamed or left:
+                _log.info("resuming", extra={"turns": left, "renamed": renamed})
+            await self._commands.recover()
+            lanes = partial(self._lanes.serve, self._runner)
+            self._tasks = [
+                asyncio.create_task(self._keep("lanes", lanes)),
+                asyncio.create_task(self._keep("deliveries", self._deliveries.serve)),
+            ]
+            self._lanes.look_again()
+
+    async def drain(self, seconds: float) -> None:
+        with profile_scope(self.profile):
+            interrupted = await self._lanes.drain(seconds)
+            if interrupted:
+                _log.info("set_aside", extra={"turns": interrupted})
+
+    async def flush(self) -> None:
+        await self._deliveries.flush(_FLUSH_SECONDS)
+
+    async def close(self) -> None:
+        with profile_scope(self.profile):
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+            await self._held.aclose()
+
+    def hurry(self) -> None:
+        """Wait no longer for running turns."""
+        self._lanes.hurry()
+
+    async def _keep(self, name: str, serve: Callable[[], Awaitable[None]]) -> None:
+        """The supervisor of what runs for ever: a fault is told, and it begins again."""
+        pause = 0.5
+        while True:
+            try:
+                await serve()
+            except Exception as error:  # noqa: BLE001 - the supervisor
+                _log.exception("broke_off", extra={"part": name, "again_in": pause})
+                self._broken[name] = f"{name} broke off: {_first(error)}"
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, 30.0)
+            self._broken.pop(name, None)
+
+    def _answered_by(self) -> str:
+        menu = self._backend.models
+        if menu is None:
+            return "a remote agent"
+        try:
+            with profile_scope(self.profile):
+                return menu.describe(None, None)
+        except (ParleyError, OSError) as error:
+            return str(error)
+
+
+def _first(error: BaseException) -> BaseException:
+    """What went wrong first, of several things that went wrong together."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
