@@ -13,6 +13,7 @@ import pytest
 from parley.gateway.home import HomeLock
 from parley.profiles import Profile
 from parley.storage.sqlite import SqliteStore
+from tests.builders import PLATFORM, an_end, say
 from tests.cli.command import Parley
 from tests.cli.profile_homes import made, named, refused, said, said_in
 
@@ -107,6 +108,60 @@ async def test_a_served_profile_is_exported_as_it_stands(parley: Parley, tmp_pat
     listed = parley.json("sessions", "list", "--json", "--profile", "copy")
     assert [one["id"] for one in listed] == [session]
     assert stat.S_IMODE(named(parley, "copy").database_file.stat().st_mode) == 0o600
+
+
+async def _under_way(profile: Profile) -> None:
+    """A running turn, a message behind it, a reply on its way, and work in the background."""
+    store = SqliteStore.open(profile.database_file)
+    try:
+        await say(store, "first")
+        [claim] = await store.claim("one", 1, [PLATFORM])
+        await store.commit(claim, an_end("on its way"))
+        await say(store, "second")
+        [claim] = await store.claim("one", 1, [PLATFORM])
+        await say(store, "third")
+        await store.begin_work("w", lane="c1", session=claim.session, owner="one")
+    finally:
+        await store.close()
+
+
+async def _open(profile: Profile) -> tuple[int, int, int]:
+    """How many turns run, messages wait and replies are on their way, once it is served again."""
+    store = SqliteStore.open(profile.database_file)
+    try:
+        await store.recover("two")
+        claims = await store.claim("two", 9, [PLATFORM])
+        health = await store.health()
+        return len(claims), health.queued, health.undelivered
+    finally:
+        await store.close()
+
+
+@pytest.mark.parametrize("name", ["coder", "twin"])
+async def test_a_copy_does_not_go_on_with_what_the_original_is_doing(
+    parley: Parley, tmp_path: Path, name: str
+) -> None:
+    profile = made(parley, "coder")
+    await _under_way(profile)
+    archive = str(tmp_path / "it.tar.gz")
+    assert parley.run("profile", "export", "coder", archive).returncode == 0
+    if name == "coder":
+        assert parley.run("profile", "rename", "coder", "first").returncode == 0
+        profile = named(parley, "first")
+    assert parley.run("profile", "import", archive, "--name", name).returncode == 0
+    assert await _open(named(parley, name)) == (0, 0, 0)
+    assert await _open(profile) == (1, 1, 1)
+
+
+async def test_what_was_deleted_goes_on_when_it_is_brought_back(parley: Parley) -> None:
+    profile = made(parley, "coder")
+    await _under_way(profile)
+    parley.run("profile", "delete", "coder", "--yes")
+    [archive] = (parley.home / "archive").iterdir()
+    assert parley.run("profile", "import", str(archive)).returncode == 0
+    assert await _open(profile) == (1, 1, 1)
+    assert parley.run("profile", "import", str(archive), "--name", "twin").returncode == 0
+    assert await _open(named(parley, "twin")) == (0, 0, 0)
 
 
 def test_the_default_profile_is_exported_alone_and_imported_under_a_name(

@@ -54,7 +54,7 @@ async def served(
     store: Store, handler: Handler, *, concurrency: int = 50, owner: str = "owner-1"
 ) -> AsyncIterator[Lanes]:
     """Lanes that run the handler until the block ends; then they are drained."""
-    await store.recover(owner, [])
+    await store.recover(owner)
     lanes = Lanes(store, owner=owner, platforms=[PLATFORM], concurrency=concurrency)
     serving = asyncio.create_task(lanes.serve(handler))
     lanes.look_again()

@@ -20,13 +20,17 @@ _BOUNDED_BY_WHAT_IS_UNDER_WAY = {
     "inbox_commands": "inbox_commands",
     "inbox_lanes_due": "inbox_planned",
     "counts": "inbox_queued|lane_leased|outbox_open|outbox_due|outbox_sending",
-    "outbox_recover_repeatable": "outbox_sending",
-    "outbox_recover_unsure": "outbox_sending",
+    "quiet_outbox": "outbox_open|outbox_due|outbox_sending",
+    "quiet_turns": "turn_running",
+    "outbox_resume_repeatable": "outbox_sending",
+    "outbox_resume_unsure": "outbox_sending",
 }
 # Tables that hold only what is under way.
 _SMALL = {"works_recover": "work"}
 # What runs once, when the namespace of a profile changes, goes through everything.
 _ONCE = {"adopt_turns": "turn", "adopt_inbox": "inbox", "adopt_outbox": "outbox"}
+# What is done to a copy only.
+_ONCE |= {"quiet_inbox": "inbox", "quiet_lanes": "lane"}
 
 
 @pytest.fixture(scope="module")

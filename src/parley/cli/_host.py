@@ -11,7 +11,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from parley.gateway.home import HomeLock, socket_path
-from parley.profiles import Profile, default_profile, profile_scope, profiles_to_serve
+from parley.profiles import (
+    Profile,
+    default_profile,
+    find_profile,
+    profile_scope,
+    profiles_to_serve,
+)
 from parley.protocol import ParleyError
 
 if TYPE_CHECKING:
@@ -151,6 +157,8 @@ async def _opened(
     from parley.gateway.serving import Parts
     from parley.storage.sqlite import SqliteStore
 
+    if not profile.is_default:
+        find_profile(profile.name)  # it may be gone since
     environ = os.environ if profile == house.home else _NOTHING
     settings = await asyncio.to_thread(load_settings, profile, environ)
     secrets = Secrets(profile, environ)

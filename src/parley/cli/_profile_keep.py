@@ -74,7 +74,7 @@ def delete(profile: Profile) -> tuple[Path, Packed]:
     refuse_to_move(profile, "deleted")
     with _held(profile):
         file = _archive_name(profile)
-        packed = _write(profile, file, secrets=True, logs=True, force=False)
+        packed = _write(profile, file, secrets=True, logs=True, force=False, copy=False)
         if marked_active() == profile.name:
             mark_active(DEFAULT_PROFILE)
         with staging(profile.home.parent) as stage:
@@ -98,7 +98,7 @@ def export(profile: Profile, file: Path, *, secrets: bool, force: bool) -> Packe
         raise ParleyError(f"There is no directory {shown(file.parent)}.")
     if os.path.lexists(file) and not force:
         raise _there_already(file)
-    return _write(profile, file, secrets=secrets, logs=False, force=force)
+    return _write(profile, file, secrets=secrets, logs=False, force=force, copy=True)
 
 
 def _archive_name(profile: Profile) -> Path:
@@ -107,14 +107,16 @@ def _archive_name(profile: Profile) -> Path:
     return next(file for name in names if not os.path.lexists(file := archive_folder() / name))
 
 
-def _write(profile: Profile, file: Path, *, secrets: bool, logs: bool, force: bool) -> Packed:
+def _write(
+    profile: Profile, file: Path, *, secrets: bool, logs: bool, force: bool, copy: bool
+) -> Packed:
     from parley.storage.archive import pack
 
     with staging(file.parent) as stage:
         written = stage / "archive"
         descriptor = os.open(written, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "wb") as target:
-            packed = pack(profile, target, scratch=stage, secrets=secrets, logs=logs)
+            packed = pack(profile, target, scratch=stage, secrets=secrets, logs=logs, copy=copy)
             target.flush()
             os.fsync(descriptor)
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -73,8 +74,25 @@ def bring_in(file: Path, *, name: str | None) -> Imported:
         profile = new_profile(name or _name_inside(file, archive.name))
         with _made(profile) as home:
             archive.unpack(home)
+            if profile.name != archive.name:
+                _quieten(Profile(profile.name, home))
             left_out, fault = _tidied(Profile(profile.name, home))
     return Imported(profile, left_out, archive.secrets, fault)
+
+
+def _quieten(profile: Profile) -> None:
+    """Under another name it is another agent: it does not go on with what the first was doing."""
+    import sqlite3
+
+    from parley.storage.sqlite.quiet import quieten
+
+    if not profile.database_file.exists():
+        return
+    with (
+        contextlib.suppress(sqlite3.DatabaseError),  # a damaged one is told of when it is served
+        contextlib.closing(sqlite3.connect(profile.database_file)) as db,
+    ):
+        quieten(db)
 
 
 @contextmanager

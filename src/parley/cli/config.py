@@ -170,9 +170,9 @@ def _as_text(value: object) -> str:
         return ""
     if isinstance(value, bool):
         return "true" if value else "false"
-    if isinstance(value, list):
+    if isinstance(value, list) and not any(isinstance(item, dict) for item in value):
         return ", ".join(map(_as_text, value))
-    if isinstance(value, dict):
+    if isinstance(value, dict | list):
         from ruamel.yaml import YAML
 
         yaml = YAML(typ="rt")

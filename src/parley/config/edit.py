@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 from collections.abc import Iterator, Mapping
 from copy import deepcopy
+from pathlib import Path
 from typing import Final
 
 from pydantic import ValidationError
+from pydantic_core import ErrorDetails
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
@@ -131,7 +134,9 @@ def _typed(path: SettingPath, value: Value) -> Value:
     assert isinstance(spot, Leaf)
     for text in _texts(value):
         _refuse_odd_text(setting, text)
-    if spot.is_list and isinstance(value, str):
+    if spot.holds_sections and isinstance(value, str):
+        value = _sections(setting, value)
+    elif spot.is_list and isinstance(value, str):
         value = [item for item in map(str.strip, value.strip("[] ").split(",")) if item]
     nested: Value = value
     for name in reversed(path):
@@ -140,8 +145,35 @@ def _typed(path: SettingPath, value: Value) -> Value:
         settings = Settings.model_validate(nested)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
+        if spot.holds_sections and len(first["loc"]) > len(path):
+            number, *names = first["loc"][len(path) :]
+            what = ".".join(map(str, names)) or "it"
+            fault = f"In `{setting}`, number {int(number) + 1}: {_fault_in(what, first)}"
+            raise ConfigError(fault) from None
         raise ConfigError(f"`{setting}` wants {wanted(first)}, not {found(value)}.") from None
-    return _walk(settings.model_dump(mode="json"), path)
+    return _walk(settings.model_dump(mode="json", exclude_none=spot.holds_sections), path)
+
+
+def _fault_in(what: str, error: ErrorDetails) -> str:
+    match error["type"]:
+        case "missing":
+            return f"`{what}` is missing."
+        case "extra_forbidden":
+            return f"there is no `{what}`."
+        case _:
+            return f"`{what}` wants {wanted(error)}, not {found(error['input'])}."
+
+
+def _sections(setting: str, text: str) -> Value:
+    """A list of settings, written as YAML on one line."""
+    with contextlib.suppress(ConfigError):
+        value = parse_document(f"value: {text}\n", Path("value")).values.get("value")
+        if isinstance(value, list) and all(isinstance(item, dict) for item in value):
+            return value
+    raise ConfigError(
+        f"`{setting}` wants a list such as `[{{profile: coder, chat: '42'}}]`; "
+        "a longer one is better written into `config.yaml` itself."
+    )
 
 
 def _walk(values: Value, path: SettingPath) -> Value:

@@ -100,8 +100,12 @@ def locked(directory: Path) -> Iterator[None]:
 
 
 def make_private_directory(directory: Path) -> None:
+    """Make it, and what is missing above it, for its owner alone."""
+    missing = [path for path in (directory, *directory.parents) if not path.exists()]
     try:
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for path in reversed(missing):
+            path.mkdir(mode=0o700, exist_ok=True)
+        directory.mkdir(mode=0o700, exist_ok=True)
     except OSError as error:
         raise ConfigError(_cannot("make", directory, error)) from error
 

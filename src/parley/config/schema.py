@@ -43,6 +43,12 @@ class Leaf:
     def is_list(self) -> bool:
         return typing.get_origin(self.field.annotation) is list
 
+    @property
+    def holds_sections(self) -> bool:
+        """Whether it is a list of settings with names, such as routes."""
+        held = typing.get_args(self.field.annotation)
+        return self.is_list and isinstance(held[0], type) and issubclass(held[0], BaseModel)
+
 
 Spot: TypeAlias = Section | Table | Leaf
 

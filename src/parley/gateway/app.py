@@ -137,10 +137,7 @@ class Gateway:
             async with limit:
                 await self._begin(profile)
 
-        # The home first: the others may answer by its accounts.
-        first = [profile for profile in self.profiles if profile == self.home]
-        for some in (first, [profile for profile in self.profiles if profile not in first]):
-            await asyncio.gather(*(begin(profile) for profile in some))
+        await asyncio.gather(*(begin(profile) for profile in self.profiles))
         if not self._servings:
             raise next(iter(self._faults.values()), ParleyError("There is no profile to serve."))
         self._state = "serving"
@@ -180,7 +177,7 @@ class Gateway:
             try:
                 parts = await held.enter_async_context(self._opener(profile))
                 serving = Serving(profile, parts, self._house, owner=self._owner, held=held)
-                await serving.start([s.platform for s in self._speakers(serving) if _repeats(s)])
+                await serving.start()
             except Exception as error:  # noqa: BLE001 - the supervisor: others are served
                 await _quietly(held.aclose)
                 self._note_fault(profile, error)
@@ -225,10 +222,6 @@ class Gateway:
         yield from self._hosted
         for serving in self._servings.values():
             yield from serving.hosted
-
-    def _speakers(self, serving: Serving) -> Iterator[HostedSurface]:
-        for hosted in (*serving.hosted, *self._shared_hosted()):
-            yield hosted.surface
 
     # ── surfaces ──
 
@@ -285,7 +278,7 @@ class Gateway:
                 self._join_up(serving)
 
     async def _newcomers(self) -> bool:
-        """Profiles that were made since; one that is gone goes on until the gateway stops."""
+        """Profiles that were made since. One that is gone is forgotten, unless it is served."""
         if self._finder is None:
             return False
         try:
@@ -293,15 +286,16 @@ class Gateway:
         except ParleyError as error:
             _log.warning("profiles_not_found", extra={"why": str(error)})
             return False
+        for profile in list(self.profiles):
+            if profile not in found and profile.name not in self._servings:
+                self.profiles.remove(profile)
+                self.router.remove(profile)
+                self._faults.pop(profile.name, None)
         fresh = [profile for profile in found if profile not in self.profiles]
         for profile in fresh:
             self.profiles.append(profile)
             self.router.add(profile)
         return bool(fresh)
-
-
-def _repeats(surface: HostedSurface) -> bool:
-    return surface.knows_repeats
 
 
 def _sentence(error: Exception) -> str:

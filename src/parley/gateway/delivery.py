@@ -166,6 +166,10 @@ class Deliveries:
 
     async def _send_for_ever(self, platform: str) -> None:
         wake = self._wake[platform]
+        here = (surface for (name, _), surface in self._surfaces.items() if name == platform)
+        repeats = any(surface.knows_repeats for surface in here)
+        resume = partial(self._store.resume_sends, platform, self._owner, repeats=repeats)
+        await until_stored(resume)
         while True:
             wake.clear()
             due = await until_stored(

@@ -73,7 +73,8 @@ class HomeLock:
     def __enter__(self) -> Self:
         run = self._profile.run
         try:
-            self._profile.home.mkdir(parents=True, exist_ok=True, mode=0o700)
+            if self._profile.is_default:  # a named one is made by `profile create` alone
+                self._profile.home.mkdir(parents=True, exist_ok=True, mode=0o700)
             run.mkdir(exist_ok=True, mode=0o700)
             handle = os.open(run / self._name, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
             file = os.fdopen(handle, "a+", encoding="utf-8")

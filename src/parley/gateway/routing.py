@@ -29,6 +29,10 @@ class Router:
         """One more is served from now on."""
         self._served[profile.name] = profile
 
+    def remove(self, profile: Profile) -> None:
+        """One is not there any more."""
+        self._served.pop(profile.name, None)
+
     def choose(self, owner: Profile, source: SessionSource) -> Profile:
         """The profile that answers what came in by an account of `owner`."""
         if self._routes is None or not owner.is_default:

@@ -148,11 +148,11 @@ class Serving:
 
     # ── life ──
 
-    async def start(self, repeatable: Sequence[str]) -> None:
-        """Take up what an earlier process left. Replies may be repeated on these platforms."""
+    async def start(self) -> None:
+        """Take up what an earlier process left."""
         with profile_scope(self.profile):
             renamed = await self._store.adopt(self._sessions.namespace)
-            left = await self._store.recover(self._owner, repeatable)
+            left = await self._store.recover(self._owner)
             if renamed or left:
                 _log.info("resuming", extra={"turns": left, "renamed": renamed})
             await self._commands.recover()

@@ -51,17 +51,18 @@ class Packed:
 
 
 def pack(
-    profile: Profile, target: IO[bytes], *, scratch: Path, secrets: bool, logs: bool
+    profile: Profile, target: IO[bytes], *, scratch: Path, secrets: bool, logs: bool, copy: bool
 ) -> Packed:
     """Write the profile into `target`; `scratch` is a private directory with room for a copy.
 
-    A gateway may serve it meanwhile. Files that go while this runs are left out.
+    A gateway may serve it meanwhile. Files that go while this runs are left out. Of a `copy`,
+    beside which the profile lives on, nothing is under way: else both would answer.
     """
     packed = Packed()
     try:
         with tarfile.open(fileobj=target, mode="w:gz", format=tarfile.PAX_FORMAT) as tar:
             _add(tar, MANIFEST, io.BytesIO(_manifest(profile, secrets=secrets)), mode=0o600)
-            _add_home(tar, profile, packed, _Choice(scratch, secrets, logs))
+            _add_home(tar, profile, packed, _Choice(scratch, secrets, logs, copy))
     except (OSError, ValueError) as error:
         why = (error.strerror if isinstance(error, OSError) else None) or str(error)
         where = getattr(error, "filename", None) or str(profile.home)
@@ -74,6 +75,7 @@ class _Choice:
     scratch: Path
     secrets: bool
     logs: bool
+    copy: bool
 
     def takes(self, name: str) -> bool:
         """Whether an entry of the home itself is wanted."""
@@ -106,7 +108,7 @@ def _add_home(tar: tarfile.TarFile, profile: Profile, packed: Packed, choice: _C
             packed.links.append(relative)
             continue
         else:
-            content = _content(profile, relative, packed, choice.scratch)
+            content = _content(profile, relative, packed, choice)
             if content is None:
                 continue
             with content:
@@ -141,14 +143,14 @@ def _walk(home: Path, choice: _Choice) -> Iterator[tuple[str, os.DirEntry[str]]]
                 waiting.append(relative)
 
 
-def _content(profile: Profile, relative: str, packed: Packed, scratch: Path) -> IO[bytes] | None:
+def _content(profile: Profile, relative: str, packed: Packed, choice: _Choice) -> IO[bytes] | None:
     """What is in a file now; None for what is no file, or is gone."""
     if relative == _DATABASE:
-        copy = _database(profile, scratch)
+        copy = _database(profile, choice)
         if copy is not None:
             return copy
         packed.damaged = True
-    return _file(profile.home / relative, scratch, follow=relative in _MAY_BE_LINKS)
+    return _file(profile.home / relative, choice.scratch, follow=relative in _MAY_BE_LINKS)
 
 
 def _file(path: Path, scratch: Path, *, follow: bool) -> IO[bytes] | None:
@@ -167,9 +169,11 @@ def _file(path: Path, scratch: Path, *, follow: bool) -> IO[bytes] | None:
     return cast("IO[bytes]", copy)
 
 
-def _database(profile: Profile, scratch: Path) -> IO[bytes] | None:
+def _database(profile: Profile, choice: _Choice) -> IO[bytes] | None:
     """The database in one piece, also while a gateway writes to it; None when it is damaged."""
-    file = scratch / "copy.db"
+    from parley.storage.sqlite.quiet import quieten
+
+    file = choice.scratch / "copy.db"
     uri = f"{profile.database_file.absolute().as_uri()}?mode=ro"
     try:
         with (
@@ -177,6 +181,8 @@ def _database(profile: Profile, scratch: Path) -> IO[bytes] | None:
             closing(sqlite3.connect(file)) as target,
         ):
             source.backup(target)
+            if choice.copy:
+                quieten(target)
     except sqlite3.OperationalError as error:
         raise ParleyError(
             f"The database {shown(profile.database_file)} cannot be copied ({error})."

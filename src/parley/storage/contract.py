@@ -371,12 +371,8 @@ class Store(Protocol):
     async def claim(self, owner: str, limit: int, platforms: Sequence[str]) -> list[Claim]:
         """Take up to `limit` ready lanes of these platforms, longest waiting first."""
 
-    async def recover(self, owner: str, repeatable: Sequence[str]) -> int:
-        """Take what dead owners held back into the queues, end their work; count the lanes.
-
-        A reply that was being sent goes out again only on the `repeatable` platforms; elsewhere
-        it may have arrived, so it becomes `unsure`.
-        """
+    async def recover(self, owner: str) -> int:
+        """Take the turns of dead owners back into the queues, end their work; count the lanes."""
 
     async def check(self, claim: Claim) -> None: ...
     async def peek(self, claim: Claim) -> int:
@@ -454,6 +450,13 @@ class Store(Protocol):
     async def works(self, session: str) -> list[Work]: ...
 
     # out
+    async def resume_sends(self, platform: str, owner: str, *, repeats: bool) -> None:
+        """Take up what a dead owner was sending there, when the platform is served again.
+
+        It goes out once more where `repeats` are known as such; elsewhere it may have arrived,
+        so it becomes `unsure`.
+        """
+
     async def lease_deliveries(self, platform: str, owner: str, limit: int) -> list[Delivery]:
         """The oldest unsent reply of each lane and account of a platform, if it is due."""
 

@@ -143,7 +143,7 @@ class AdoptionPromises:
         for call in (first.check(begun), first.commit(begun, TurnEnd("done"))):
             with pytest.raises(LeaseLost):
                 await call
-        assert await second.recover("two", []) == 1
+        assert await second.recover("two") == 1
         resumed = await claim_one(second, owner="two")
         assert (resumed.lane, resumed.turn, resumed.attempt) == (CODER, begun.turn, 2)
         assert resumed.epoch > begun.epoch
@@ -199,7 +199,7 @@ class AdoptionPromises:
         for claim in begun:
             with pytest.raises(LeaseLost):
                 await store.commit(claim, TurnEnd("done"))
-        await store.recover("two", [])
+        await store.recover("two")
         for claim, more in zip(begun, (True, False), strict=True):
             again = await claim_one(store, owner="two")
             assert (again.turn, again.session, again.attempt) == (claim.turn, claim.session, 2)

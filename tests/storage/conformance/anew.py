@@ -163,7 +163,7 @@ class AnewPromises:
         assert not (await _say_late(store, "behind")).fresh
         await store.release(claim)
         assert not (await _say_late(store, "further behind")).fresh
-        await store.recover("another", [])
+        await store.recover("another")
         assert not (await _say_late(store, "last")).fresh
         assert (await current(store)).id == claim.session
 
@@ -274,7 +274,7 @@ class AnewPromises:
         await first.close()
         second = await open_store()
         assert len(await second.works(session)) == 2
-        await second.recover("two", [])
+        await second.recover("two")
         assert [work.id for work in await second.works(session)] == ["w2"]
 
     async def test_a_session_with_work_is_not_deleted(self, store: Store) -> None:

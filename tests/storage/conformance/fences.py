@@ -32,7 +32,7 @@ class FencePromises:
         await say(first, "hello")
         stale = await claim_one(first, owner="one")
         await say(first, "behind")
-        assert await second.recover("two", []) == 1
+        assert await second.recover("two") == 1
         for call in _FENCED:
             with pytest.raises(LeaseLost):
                 await call(first, stale)
@@ -73,7 +73,7 @@ class FencePromises:
         await say(first, "behind")
         await first.close()
         second = await open_store()
-        assert await second.recover("two", []) == 1
+        assert await second.recover("two") == 1
         resumed = await claim_one(second, owner="two")
         assert (resumed.turn, resumed.attempt) == (begun.turn, 2)
         assert resumed.session == begun.session
@@ -85,7 +85,7 @@ class FencePromises:
     async def test_recovery_leaves_what_is_its_own(self, store: Store) -> None:
         await say(store, "hello")
         claim = await claim_one(store)
-        assert await store.recover(OWNER, [PLATFORM]) == 0
+        assert await store.recover(OWNER) == 0
         await store.check(claim)
 
     async def test_recovered_lanes_go_first(self, store: Store) -> None:
@@ -93,7 +93,7 @@ class FencePromises:
             await say(store, "hi", chat=chat)
         await store.claim("one", 2, [PLATFORM])
         await say(store, "hi", chat="newcomer")
-        await store.recover("two", [])
+        await store.recover("two")
         lanes = [claim.lane for claim in await store.claim("two", 9, [PLATFORM])]
         assert sorted(lanes[:2]) == ["a", "b"]
 
@@ -182,7 +182,7 @@ class FencePromises:
     async def test_a_stop_reaches_a_turn_that_waits_to_be_resumed(self, store: Store) -> None:
         await say(store, "hello")
         claim = await claim_one(store, owner="one")
-        await store.recover("two", [])
+        await store.recover("two")
         assert (await store.stop("c1")).turn == claim.turn
         assert await store.claim("two", 1, [PLATFORM]) == []
 

@@ -184,7 +184,7 @@ class LaneMachine(RuleBasedStateMachine):
     @rule()
     def another_owner_recovers(self) -> None:
         self.owner += 1
-        assert self.do(self.store.recover(f"owner-{self.owner}", [PLATFORM])) == len(self.held)
+        assert self.do(self.store.recover(f"owner-{self.owner}")) == len(self.held)
         self.stale += self.held.values()
         self.held.clear()
         for model in self.lanes.values():

@@ -175,7 +175,9 @@ class OutboxPromises:
         await _reply(store, "there", chat="c2", platform="other")
         await _lease(store)
         await _lease(store, "other")
-        await store.recover("owner-2", ["other"])
+        await store.resume_sends("other", "owner-2", repeats=True)
+        assert (await store.health()).undelivered == 2
+        await store.resume_sends(PLATFORM, "owner-2", repeats=False)
         assert await _lease(store) == []
         [again] = await store.lease_deliveries("other", "owner-2", 10)
         assert (again.text, again.attempts) == ("there", 2)
@@ -186,7 +188,8 @@ class OutboxPromises:
     async def test_recovery_leaves_what_waits_and_what_is_its_own(self, store: Store) -> None:
         await _reply(store, "mine", "next")
         await _lease(store)
-        await store.recover(OWNER, [])
+        await store.recover(OWNER)
+        await store.resume_sends(PLATFORM, OWNER, repeats=False)
         health = await store.health()
         assert (health.undelivered, health.unsure) == (2, ())
         assert await _lease(store) == []

@@ -111,7 +111,7 @@ class SessionPromises:
         await say(store, "next")
         claim = await claim_one(store, owner="one")
         assert claim.turn > old.turn
-        await store.recover("two", [])
+        await store.recover("two")
         resumed = await claim_one(store, owner="two")
         assert [taken.message.text for taken in resumed.messages] == ["next"]
 

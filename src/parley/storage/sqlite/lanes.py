@@ -184,10 +184,9 @@ def _take_message(
     _add_entries(db, [said], session=session, turn=turn, now=now)
 
 
-def recover(db: sqlite3.Connection, owner: str, repeatable: Sequence[str], *, now: float) -> int:
+def recover(db: sqlite3.Connection, owner: str) -> int:
     lanes = db.execute(SQL["lanes_recover"], {"owner": owner}).rowcount
     db.execute(SQL["works_recover"], {"owner": owner})
-    outbox.recover(db, owner, repeatable, now=now)
     return lanes
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +10,7 @@ from parley.storage.contract import Delivery, Draft
 from parley.storage.sqlite import rows
 from parley.storage.sqlite.queries import SQL
 
-__all__ = ["Place", "add", "confirm", "doubtful", "lease", "recover"]
+__all__ = ["Place", "add", "confirm", "doubtful", "lease", "resume"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,10 +91,9 @@ def confirm(db: sqlite3.Connection, delivery: int, platform_id: str | None) -> b
     return db.execute(SQL["outbox_behind"], {"id": delivery}).fetchone() is not None
 
 
-def recover(db: sqlite3.Connection, owner: str, repeatable: Sequence[str], *, now: float) -> None:
-    values = {"owner": owner, "repeatable": json.dumps(list(repeatable)), "now": now}
-    db.execute(SQL["outbox_recover_repeatable"], values)
-    db.execute(SQL["outbox_recover_unsure"], values)
+def resume(db: sqlite3.Connection, platform: str, owner: str, *, repeats: bool, now: float) -> None:
+    query = SQL["outbox_resume_repeatable" if repeats else "outbox_resume_unsure"]
+    db.execute(query, {"platform": platform, "owner": owner, "now": now})
 
 
 def doubtful(db: sqlite3.Connection, state: str) -> tuple[Delivery, ...]:

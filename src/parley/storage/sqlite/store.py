@@ -114,10 +114,8 @@ class SqliteStore:
             lambda db: lanes.claim(db, owner, limit, platforms, now=time.time())
         )
 
-    async def recover(self, owner: str, repeatable: Sequence[str]) -> int:
-        return await self._engine.write(
-            lambda db: lanes.recover(db, owner, repeatable, now=time.time())
-        )
+    async def recover(self, owner: str) -> int:
+        return await self._engine.write(lambda db: lanes.recover(db, owner))
 
     async def check(self, claim: Claim) -> None:
         await self._engine.read(lambda db: lanes.check(db, claim))
@@ -222,6 +220,11 @@ class SqliteStore:
         return await self._engine.read(lambda db: background.listing(db, session))
 
     # ── out ──
+
+    async def resume_sends(self, platform: str, owner: str, *, repeats: bool) -> None:
+        await self._engine.write(
+            lambda db: outbox.resume(db, platform, owner, repeats=repeats, now=time.time())
+        )
 
     async def lease_deliveries(self, platform: str, owner: str, limit: int) -> list[Delivery]:
         return await self._engine.write(

@@ -56,18 +56,16 @@ UPDATE outbox SET state = :state, owner = NULL, why = :why WHERE id = :id AND st
 UPDATE outbox SET next_at = :now
 WHERE lane = :lane AND state IN ('waiting', 'sending') AND state = 'waiting' AND next_at IS NULL;
 
--- name: outbox_recover_repeatable
+-- name: outbox_resume_repeatable
 -- What a dead owner was sending goes again where the platform knows a repeat.
 UPDATE outbox SET state = 'waiting', owner = NULL, next_at = :now
-WHERE state = 'sending' AND owner <> :owner
-    AND platform IN (SELECT value FROM json_each(:repeatable));
+WHERE state = 'sending' AND owner <> :owner AND platform = :platform;
 
--- name: outbox_recover_unsure
+-- name: outbox_resume_unsure
 -- Elsewhere it may have arrived: it is kept and shown.
 UPDATE outbox SET state = 'unsure', owner = NULL,
     why = 'The gateway ended while this was being sent; it may have arrived.'
-WHERE state = 'sending' AND owner <> :owner
-    AND platform NOT IN (SELECT value FROM json_each(:repeatable));
+WHERE state = 'sending' AND owner <> :owner AND platform = :platform;
 
 -- name: outbox_doubtful
 -- The newest replies that nobody can be sure of.

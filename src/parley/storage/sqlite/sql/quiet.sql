@@ -1,0 +1,19 @@
+-- name: quiet_outbox
+-- A reply on its way goes by the original; its words are in the transcript.
+DELETE FROM outbox WHERE state IN ('waiting', 'sending');
+
+-- name: quiet_inbox
+-- The original answers it.
+UPDATE inbox SET state = 'dropped' WHERE state IN ('queued', 'taken');
+
+-- name: quiet_turns
+-- The original goes on with it.
+UPDATE turn SET state = 'stopped', ended_at = :at WHERE state = 'running';
+
+-- name: quiet_lanes
+-- Every lane is quiet.
+UPDATE lane SET state = 'idle', owner = NULL WHERE state <> 'idle';
+
+-- name: quiet_works
+-- What runs in the background reports to the original.
+DELETE FROM work;
