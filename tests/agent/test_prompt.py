@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 
 import pytest
 from hypothesis import given
@@ -266,3 +267,11 @@ def test_an_id_used_again_is_a_call_of_its_own() -> None:
 @given(turns())
 def test_a_whole_turn_has_no_unanswered_call(messages: list[ChatMessage]) -> None:
     assert unanswered_calls(messages) == ()
+
+
+async def test_a_pipe_in_the_place_of_the_soul_holds_nobody_up(house: House) -> None:
+    desk = await house.open()
+    os.mkfifo(house.profile.soul_file)
+    assert "is not an ordinary file" in await desk.ask("hello")
+    house.profile.soul_file.unlink()
+    assert await desk.ask("again", chat="two") == "echo: again"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import stat
 import subprocess
 import sys
@@ -64,6 +65,8 @@ def test_loggers_write_json_lines_with_a_profile(profile: Profile) -> None:
 BESIDE = """
 coder = Profile("coder", profile.home / "profiles" / "coder")
 writer = Profile("writer", profile.home / "profiles" / "writer")
+for one in (coder, writer):
+    if not one.home.exists(): one.home.mkdir(parents=True)
 """
 SET_UP_ALL = BESIDE + "configure_logging(profile, Redactor([SECRET]), apart=True)\n"
 
@@ -101,7 +104,24 @@ def test_each_profile_has_its_records_in_its_own_file(profile: Profile) -> None:
 
 def test_a_profile_that_says_nothing_has_no_file(profile: Profile) -> None:
     run(profile.home, SET_UP_ALL + "logging.error('nobodys')\n")
-    assert not (profile.home / "profiles").exists()
+    assert not beside(profile, "coder").logs.exists()
+
+
+def test_a_home_that_is_gone_is_not_made_again(profile: Profile) -> None:
+    run(
+        profile.home,
+        SET_UP_ALL + "coder.home.rmdir()\nwith profile_scope(coder): logging.error('it is gone')\n",
+    )
+    assert told(profile) == [("coder", "it is gone")]
+    assert not beside(profile, "coder").home.exists()
+
+
+def test_a_pipe_in_the_place_of_a_log_holds_nobody_up(profile: Profile) -> None:
+    logs = beside(profile, "coder").logs
+    logs.mkdir(parents=True)
+    os.mkfifo(logs / "parley.log")
+    run(profile.home, SET_UP_ALL + "with profile_scope(coder): logging.error('still here')\n")
+    assert told(profile) == [("coder", "still here")]
 
 
 @pytest.mark.parametrize("place", ["coder", "coder/logs", "coder/logs/parley.log"])
@@ -117,6 +137,7 @@ def test_a_home_that_cannot_be_written_is_told_of_in_the_first_log(
         "with profile_scope(writer): logging.error('fine')\n"
         f"blocked = profile.home / 'profiles' / '{place}'\n"
         "blocked.rmdir() if blocked.is_dir() else blocked.unlink()\n"
+        "coder.home.mkdir(exist_ok=True)\n"
         "with profile_scope(coder): logging.error('mended')\n",
     )
     assert (done.returncode, done.stderr) == (0, "")

@@ -212,8 +212,8 @@ def test_the_same_ids_at_two_accounts_are_two_conversations_whatever_the_policy(
 def test_an_answer_says_what_it_answers_and_where() -> None:
     posted = {**LEAST, "chat": "C1", "chat_type": "group", "thread": "t1", "space": "S1"}
     answer = json.loads(encode_answer(a_delivery(read(posted, "coder")), profile="coder"))
+    assert answer.pop("id").endswith(":1700000000250")
     assert answer == {
-        "id": "coder:turn:3:1700000000250",
         "text": "echo: hello",
         "kind": "reply",
         "answers": ["1"],
@@ -232,7 +232,10 @@ def test_the_id_of_an_answer_is_its_own() -> None:
         return str(json.loads(made)["id"])
 
     assert name("default") == name("default", attempts=2, id=9)
-    assert name("default") != name("coder")
+    first, second = "agent:main:webhook:dm:one", "agent:main:webhook:dm:two"
+    assert name("default", lane=first) != name("default", lane=second)
+    renamed = name("poet", lane="agent:poet:webhook:dm:~/one")
+    assert name("coder", lane="agent:coder:webhook:dm:~/one") == renamed, "it comes again"
     assert name("default") != name("default", dedupe="turn:4")
     assert name("default") != name("default", at=1700000001.25), "a database that began anew"
 

@@ -16,6 +16,7 @@ from parley.agent.providers.base import Provider
 from parley.agent.tools import ToolContext, pick_tools
 from parley.backends.base import Turn
 from parley.config.child_env import child_environment
+from parley.config.files import read_text
 from parley.config.settings import Settings
 from parley.profiles import Profile
 from parley.protocol import Failed, ParleyError, TurnEvent
@@ -139,8 +140,8 @@ class _Soul:
             found = self._file.stat()
             seen = (found.st_mtime_ns, found.st_size)
             if seen != self._seen:
-                self._text = self._file.read_text(encoding="utf-8", errors="replace")
-                self._seen = seen
+                text = read_text(self._file, lossy=True)
+                self._text, self._seen = DEFAULT_SOUL if text is None else text, seen
         except FileNotFoundError:
             self._text, self._seen = DEFAULT_SOUL, None
         except OSError as error:

@@ -17,8 +17,8 @@ _LARGEST = 256 * 1024
 _MODE = 0o600
 
 
-def read_text(path: Path) -> str | None:
-    """The text of a file, or None when there is none."""
+def read_text(path: Path, *, lossy: bool = False) -> str | None:
+    """The text of a file, or None when there is none; `lossy` replaces what is not UTF-8."""
     try:
         # Without O_NONBLOCK a named pipe in the file's place would hold us up for ever.
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
@@ -41,7 +41,7 @@ def read_text(path: Path) -> str | None:
     if len(content) > _LARGEST:
         raise ConfigError(f"{shown(path)} is larger than {_LARGEST // 1024} KiB.")
     try:
-        return content.decode("utf-8-sig")
+        return content.decode("utf-8-sig", "replace" if lossy else "strict")
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         raise ConfigError(

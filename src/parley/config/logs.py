@@ -102,7 +102,9 @@ class PrivateLog(logging.handlers.RotatingFileHandler):
         """A full disk or a line that cannot be made is no reason to show a traceback."""
 
     def _open(self) -> TextIOWrapper:
-        descriptor = os.open(self.baseFilename, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        # Without O_NONBLOCK a named pipe in its place would hold everyone up for ever.
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_NONBLOCK", 0)
+        descriptor = os.open(self.baseFilename, flags, 0o600)
         os.fchmod(descriptor, 0o600)
         return os.fdopen(descriptor, "a", encoding=self.encoding, errors=self.errors)
 
@@ -143,6 +145,8 @@ class _ByProfile(logging.Handler):
     def _log_of(self, profile: Profile) -> PrivateLog:
         log = self._open.get(profile)
         if log is None:
+            if not profile.home.is_dir():
+                return self._first  # a home that is gone is not made again for a line
             try:
                 make_private_directory(profile.logs)
                 log = PrivateLog(profile.logs / LOG_NAME)

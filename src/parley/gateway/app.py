@@ -75,7 +75,6 @@ class Gateway:
         self._opener = opener
         self._notes = notes
         self._finder = finder
-        self._owner = f"{os.getpid()}-{secrets.token_hex(4)}"
         self._hosted = [Hosted(surface, self.home) for surface in surfaces]
         self._servings: dict[str, Serving] = {}
         self._faults: dict[str, ParleyError] = {}
@@ -176,7 +175,9 @@ class Gateway:
             held = AsyncExitStack()
             try:
                 parts = await held.enter_async_context(self._opener(profile))
-                serving = Serving(profile, parts, self._house, owner=self._owner, held=held)
+                # A name of its own: what an earlier serving held is a dead one's.
+                owner = f"{os.getpid()}-{secrets.token_hex(4)}"
+                serving = Serving(profile, parts, self._house, owner=owner, held=held)
                 await serving.start()
             except Exception as error:  # noqa: BLE001 - the supervisor: others are served
                 await _quietly(held.aclose)

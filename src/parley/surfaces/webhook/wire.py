@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import unicodedata
 from typing import Annotated, Any, Final, Literal
@@ -47,8 +48,7 @@ def encode_answer(delivery: Delivery, *, profile: str) -> bytes:
     """An answer as JSON. Its `id` is the same whenever it comes, and no other answer has it."""
     source = delivery.source
     answer = {
-        # The time too: a profile that begins anew numbers its turns anew.
-        "id": f"{profile}:{delivery.dedupe}:{delivery.at * 1000:.0f}",
+        "id": _name(delivery),
         "text": delivery.text,
         "kind": delivery.kind,
         "answers": list(delivery.answers),
@@ -61,6 +61,15 @@ def encode_answer(delivery: Delivery, *, profile: str) -> bytes:
     }
     # A lone surrogate, as a model may write one, becomes `?` instead of an error.
     return json.dumps(answer, ensure_ascii=False).encode("utf-8", "replace")
+
+
+def _name(delivery: Delivery) -> str:
+    """The turn's number, the conversation, and the time, for who begins anew counts anew. Without
+    the profile's name: that may change before the answer has arrived.
+    """
+    conversation = delivery.lane.split(":", 2)[-1]
+    mark = hashlib.sha256(conversation.encode(errors="replace")).hexdigest()[:12]
+    return f"{delivery.dedupe}:{mark}:{delivery.at * 1000:.0f}"
 
 
 # ── the ids of chats ──────────────────────────────────────────────────────────────────────────
