@@ -117,3 +117,13 @@ async def test_a_chat_that_ends_leaves_its_profile_to_the_gateway(home: Path) ->
             assert "already served by `parley chat`" in (await problems(gateway))["coder"][0]
             chat.close()
             await until_told(gateway, {"default", "coder"})
+
+
+async def test_a_key_in_the_wrong_place_is_not_repeated_in_a_fault(home: Path) -> None:
+    settings = "model: {provider: sk-0123456789abcdef, fallback: [plain-looking-word]}\n"
+    make(home, "coder", settings=settings, token="plain-looking-word")
+    async with served() as gateway:
+        told = str(await problems(gateway))
+    assert "names the unknown provider" in told
+    assert "sk-0123456789abcdef" not in told
+    assert "plain-looking-word" not in told

@@ -137,6 +137,7 @@ async def _running(house: House) -> AsyncIterator[Gateway]:
         surfaces=_house_surfaces(house, hub),
         notes=house.notes,
         finder=house.finder,
+        redact=redactor.text,
     )
     with profile_scope(house.home):
         await gateway.start()

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from parley.config.document import Document, SettingPath, Value, read_document
 from parley.config.env_file import read_env_file
 from parley.config.errors import ConfigError, Fault, nearest, shown
-from parley.config.faults import describe_fault
+from parley.config.faults import describe_fault, found
 from parley.config.gateway import MULTIPLEX_VARIABLE, lift_multiplex
 from parley.config.schema import Leaf, Section, Table, env_name, leaves, spot_at
 from parley.config.settings import BUILT_IN_PROVIDERS, PROVIDER_NAME, GatewayConfig, Settings
@@ -172,7 +172,8 @@ def _missing_providers(
             continue
         close = nearest(name, names)
         hint = f"did you mean `{close}`?" if close else f"there are {_listed(names)}."
-        sentence = f"`{'.'.join(path)}` names the unknown provider `{name}`; {hint}"
+        # What stands there may be a key: it is not repeated.
+        sentence = f"`{'.'.join(path)}` names the unknown provider {found(name)}; {hint}"
         if path in origins:
             yield Fault(f"{origins[path]}: {sentence}", ".".join(path))
         else:

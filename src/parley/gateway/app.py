@@ -29,7 +29,7 @@ __all__ = ["Gateway", "HostedSurface", "Opener", "Parts", "already_open"]
 _log = logging.getLogger("parley.gateway")
 
 _AT_ONCE = 8
-_FIRST_PAUSE, _LONGEST_PAUSE = 2.0, 10.0
+_FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 5.0
 
 Opener: TypeAlias = Callable[[Profile], AbstractAsyncContextManager[Parts]]
 
@@ -66,6 +66,7 @@ class Gateway:
         surfaces: Sequence[HostedSurface] = (),
         notes: Sequence[str] = (),
         finder: Callable[[], Sequence[Profile]] | None = None,
+        redact: Callable[[str], str] = str,
     ) -> None:
         self.profiles = list(profiles)
         self.home = home or self.profiles[0]
@@ -75,6 +76,7 @@ class Gateway:
         self._opener = opener
         self._notes = notes
         self._finder = finder
+        self._redact = redact
         self._hosted = [Hosted(surface, self.home) for surface in surfaces]
         self._servings: dict[str, Serving] = {}
         self._faults: dict[str, ParleyError] = {}
@@ -95,6 +97,11 @@ class Gateway:
                 f"`{profile.name}` cannot answer now; `parley gateway status` says why."
             )
         return found
+
+    def servings_by(self, owner: Profile) -> list[Serving]:
+        """Those that may speak by the accounts of `owner`."""
+        lent = self._house.multiplex_profiles and owner.is_default
+        return [s for s in self._servings.values() if lent or s.profile == owner]
 
     def introduction(self, profile: Profile) -> Introduction:
         found = self._servings.get(profile.name)
@@ -192,12 +199,13 @@ class Gateway:
         return True
 
     def _note_fault(self, profile: Profile, error: Exception) -> None:
-        sentence = _sentence(error)
+        sentence = self._redact(_sentence(error))
         if str(self._faults.get(profile.name)) != sentence:
             _log.error("profile_fault", extra={"why": sentence}, exc_info=_trace(error))
-        self._faults[profile.name] = (
-            error if isinstance(error, ParleyError) else ParleyError(sentence)
-        )
+        if isinstance(error, ParleyError) and str(error) == sentence:
+            self._faults[profile.name] = error
+        else:
+            self._faults[profile.name] = ParleyError(sentence)
 
     def _join_up(self, serving: Serving) -> None:
         """Let it answer by its own accounts and the shared ones, and others by those it shares."""
@@ -247,7 +255,7 @@ class Gateway:
                 await surface.start(Door(self, surface, hosted.owner))
                 hosted.open = True
             except Exception as error:  # noqa: BLE001 - the supervisor: others are served
-                hosted.fault = _sentence(error)
+                hosted.fault = self._redact(_sentence(error))
                 if _trace(error) is not None:
                     _log.exception("surface_broke", extra={"platform": surface.platform})
 

@@ -58,9 +58,11 @@ class Door:
             return await serving.admit(replace(message, source=source))
 
     async def back(self, source: SessionSource) -> None:
-        profile, bound = self._bind(source)
-        with profile_scope(profile):
-            await self._gateway.serving(profile).back(bound)
+        """Whoever answered there may have something left to say, whoever answers now."""
+        for serving in self._gateway.servings_by(self._owner):
+            _, bound = self._bind(source, serving.profile)
+            with profile_scope(serving.profile):
+                await serving.back(bound)
 
     def introduce(self, source: SessionSource) -> Introduction:
         profile, _ = self._bind(source)
@@ -72,10 +74,12 @@ class Door:
         profiles = (p if p.name == self._owner.name else _without_words(p) for p in status.profiles)
         return replace(status, profiles=tuple(profiles))
 
-    def _bind(self, source: SessionSource) -> tuple[Profile, SessionSource]:
+    def _bind(
+        self, source: SessionSource, profile: Profile | None = None
+    ) -> tuple[Profile, SessionSource]:
         """The profile that answers, and the source with its account and that profile in it."""
         surface, owner = self._surface, self._owner
         source = replace(source, platform=surface.platform, account=surface.account or owner.name)
-        profile = self._gateway.router.choose(owner, source)
+        profile = profile or self._gateway.router.choose(owner, source)
         account = account_for(surface, owner, profile)
         return profile, replace(source, account=account, profile=profile.name)

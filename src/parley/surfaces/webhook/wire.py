@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import unicodedata
 from typing import Annotated, Any, Final, Literal
 
@@ -75,6 +76,7 @@ def _name(delivery: Delivery) -> str:
 # ── the ids of chats ──────────────────────────────────────────────────────────────────────────
 
 _OWN: Final = "~/"
+_MARKED: Final = re.compile(r"~+/")
 
 
 def chat_id_of(profile: str, chat: str) -> str:
@@ -86,14 +88,14 @@ def chat_id_of(profile: str, chat: str) -> str:
     """
     if profile != DEFAULT_PROFILE:
         return _OWN + chat
-    return f"~{chat}" if chat.startswith("~") else chat
+    return f"~{chat}" if _MARKED.match(chat) else chat
 
 
 def chat_of(chat_id: str) -> str:
     """The chat's id as the program gave it."""
     if chat_id.startswith(_OWN):
         return chat_id.removeprefix(_OWN)
-    return chat_id.removeprefix("~")
+    return chat_id.removeprefix("~") if _MARKED.match(chat_id) else chat_id
 
 
 # ── what a message may hold ───────────────────────────────────────────────────────────────────
