@@ -161,6 +161,25 @@ async def test_a_route_may_name_the_account(family: Family) -> None:
     assert [d.source.profile for d in (*first.sent, *second.sent)] == ["default", "coder"]
 
 
+async def test_a_parked_reply_goes_when_its_chat_is_back_whoever_answers_there_now(
+    family: Family,
+) -> None:
+    def away(delivery: Delivery) -> None:
+        raise Unreachable("nobody is there")
+
+    await family.open(routes=[{**CODER, "chat": "one"}])
+    family.desk().before_send = away
+    await family.desk().say("hello", event_id="e1")
+    await until(lambda: family.model.total == 1 and family.model.open_streams == 0)
+    await family.close()
+    await family.open()
+    desk = family.desk()
+    assert desk.door is not None
+    await desk.door.back(at("one"))
+    await until(lambda: desk.answer_to("e1"))
+    assert desk.sent[0].source.profile == "coder"
+
+
 async def test_accounts_of_its_own_ignore_routes(family: Family) -> None:
     await family.open(routes=[{**CODER, "platform": "desk"}])
     await family.desk("writer").ask("hello")
