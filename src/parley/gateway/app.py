@@ -266,14 +266,22 @@ class Gateway:
         pause = _FIRST_PAUSE
         while True:
             await asyncio.sleep(pause)
-            newcomers = await self._newcomers()
-            broken = [p for p in self.profiles if p.name not in self._servings]
-            mended = [await self._begin(profile) for profile in broken]
-            if any(not hosted.open for hosted in self._all_hosted()):
-                self._renew_surfaces()
-                await self._open_surfaces()
-            quick = newcomers or any(mended)
-            pause = _FIRST_PAUSE if quick else min(pause * 2, _LONGEST_PAUSE)
+            changed = False
+            try:
+                changed = await self._mend()
+            except Exception:  # noqa: BLE001 - the supervisor: it is tried again
+                _log.exception("mending_broke_off")
+            pause = _FIRST_PAUSE if changed else min(pause * 2, _LONGEST_PAUSE)
+
+    async def _mend(self) -> bool:
+        """Whether anything is served now that was not."""
+        newcomers = await self._newcomers()
+        broken = [p for p in self.profiles if p.name not in self._servings]
+        mended = [await self._begin(profile) for profile in broken]
+        if any(not hosted.open for hosted in self._all_hosted()):
+            self._renew_surfaces()
+            await self._open_surfaces()
+        return newcomers or any(mended)
 
     def _renew_surfaces(self) -> None:
         for serving in self._servings.values():
