@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 from collections.abc import AsyncIterator
+from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -761,3 +763,21 @@ async def test_groups_and_threads_are_divided_as_each_profile_has_it(family: Fam
         "agent:writer:desk:group:g1:t1:ann",
         "agent:writer:desk:group:g1:t1:bob",
     ]
+
+
+async def test_a_reply_cut_off_on_a_shared_account_waits_until_that_account_is_back(
+    family: Family, mending: None
+) -> None:
+    desk = shared_alone(family)
+    await family.open(routes=[{"profile": "coder", "chat": "code"}])
+    await desk.say("hello", chat="code", event_id="m1")
+    await until(lambda: desk.answer_to("m1"))
+    await family.close()
+    with closing(sqlite3.connect(family.profiles["coder"].database_file)) as db, db:
+        db.execute("UPDATE outbox SET state = 'sending', owner = 'killed'")
+    desk.sent.clear()
+    family.troubles["default"] = ParleyError("its settings are broken")
+    await family.open(routes=[{"profile": "coder", "chat": "code"}])
+    del family.troubles["default"]
+    await until(lambda: desk.answer_to("m1"))
+    assert not (await family.status("coder")).doubtful
