@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from collections.abc import AsyncIterator
-from contextlib import closing
+from contextlib import asynccontextmanager, closing
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -15,10 +15,12 @@ import aiohttp
 import pytest
 
 from parley.gateway import app
+from parley.gateway.app import Parts
 from parley.gateway.home import HomeLock, holder_of
 from parley.gateway.intake import FrontDoor
 from parley.gateway.live import TurnStarted
 from parley.gateway.routing import NobodyThere
+from parley.profiles import Profile
 from parley.protocol import InboundMessage, ParleyError, SessionSource
 from parley.storage.contract import Delivery, StoreError, StoreUnavailable
 from parley.storage.sqlite import SqliteStore
@@ -781,3 +783,46 @@ async def test_a_reply_cut_off_on_a_shared_account_waits_until_that_account_is_b
     del family.troubles["default"]
     await until(lambda: desk.answer_to("m1"))
     assert not (await family.status("coder")).doubtful
+
+
+async def test_one_that_is_slow_to_open_keeps_nobody_waiting(
+    tmp_path: Path, model: ScriptedModel, monkeypatch: pytest.MonkeyPatch, mending: None
+) -> None:
+    opened = asyncio.Event()
+
+    class Slow(Family):
+        @asynccontextmanager
+        async def _opened(self, profile: Profile) -> AsyncIterator[Parts]:
+            if profile.name == "coder":
+                await opened.wait()
+            async with super()._opened(profile) as parts:
+                yield parts
+
+    monkeypatch.setattr(app, "_PATIENCE", 0.05)
+    family = Slow(tmp_path / "home", model, "coder")
+    await family.open()
+    assert await family.desk().ask("hello") == "echo: hello"
+    assert "It takes long to open" in (await family.status("coder")).problems[0]
+    opened.set()
+    await until(lambda: family.desks.get("coder") and family.desk("coder").door)
+    assert await family.desk("coder").ask("hello") == "echo: hello"
+    assert not (await family.status("coder")).problems
+    await family.close()
+
+
+async def test_a_gateway_stops_while_one_is_still_opening(
+    tmp_path: Path, model: ScriptedModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Stuck(Family):
+        @asynccontextmanager
+        async def _opened(self, profile: Profile) -> AsyncIterator[Parts]:
+            if profile.name == "coder":
+                await asyncio.Event().wait()
+            async with super()._opened(profile) as parts:
+                yield parts
+
+    monkeypatch.setattr(app, "_PATIENCE", 0.05)
+    family = Stuck(tmp_path / "home", model, "coder")
+    await family.open()
+    async with asyncio.timeout(5):
+        await family.close()

@@ -7,7 +7,7 @@ import logging
 import os
 import secrets
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from functools import partial
 from typing import TypeAlias
@@ -29,6 +29,7 @@ __all__ = ["Gateway", "HostedSurface", "Opener", "Parts", "already_open"]
 _log = logging.getLogger("parley.gateway")
 
 _AT_ONCE = 8
+_PATIENCE = 3.0
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 5.0
 
 Opener: TypeAlias = Callable[[Profile], AbstractAsyncContextManager[Parts]]
@@ -83,6 +84,7 @@ class Gateway:
         self._started_at = time.monotonic()
         self._state = "starting"
         self._mending: asyncio.Task[None] | None = None
+        self._late: dict[asyncio.Task[None], Profile] = {}
 
     # ── for the doors ──
 
@@ -143,7 +145,18 @@ class Gateway:
             async with limit:
                 await self._begin(profile)
 
-        await asyncio.gather(*(begin(profile) for profile in self.profiles))
+        begun = {asyncio.create_task(begin(profile)): profile for profile in self.profiles}
+        try:
+            # Others are not kept waiting by one whose disk is slow or whose database is locked.
+            _, late = await asyncio.wait(begun, timeout=_PATIENCE)
+            while late and not self._servings:
+                _, late = await asyncio.wait(late, return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:
+            await _cancelled(begun)
+            raise
+        self._late = {task: begun[task] for task in late}
+        for profile in self._late.values():
+            self._faults[profile.name] = ParleyError("It takes long to open; it is still tried.")
         if not self._servings:
             raise next(iter(self._faults.values()), ParleyError("There is no profile to serve."))
         self._state = "serving"
@@ -157,9 +170,7 @@ class Gateway:
     async def stop(self, *, at_once: bool = False) -> None:
         """Let running turns finish for a while, set the others aside, and close everything."""
         self._state = "stopping"
-        if self._mending is not None:
-            self._mending.cancel()
-            await asyncio.gather(self._mending, return_exceptions=True)
+        await _cancelled([*self._late, *([self._mending] if self._mending else [])])
         seconds = 0.0 if at_once else self._house.drain_seconds
         servings = tuple(self._servings.values())
         await asyncio.gather(*(_quietly(partial(each.drain, seconds)) for each in servings))
@@ -276,7 +287,8 @@ class Gateway:
     async def _mend(self) -> bool:
         """Whether anything is served now that was not."""
         newcomers = await self._newcomers()
-        broken = [p for p in self.profiles if p.name not in self._servings]
+        trying = [profile for task, profile in self._late.items() if not task.done()]
+        broken = [p for p in self.profiles if p.name not in self._servings and p not in trying]
         mended = [await self._begin(profile) for profile in broken]
         if any(not hosted.open for hosted in self._all_hosted()):
             self._renew_surfaces()
@@ -324,6 +336,12 @@ def _sentence(error: Exception) -> str:
 
 def _trace(error: Exception) -> Exception | None:
     return None if isinstance(error, ParleyError | OSError) else error
+
+
+async def _cancelled(tasks: Collection[asyncio.Task[None]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def _close(hosted: Hosted) -> None:

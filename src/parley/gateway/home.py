@@ -80,7 +80,7 @@ class HomeLock:
             file = os.fdopen(handle, "a+", encoding="utf-8")
         except OSError as error:
             raise ParleyError(
-                f"{self._profile.home} cannot be used ({error.strerror}); "
+                f"{self._profile.home} cannot be used ({error.strerror or error}); "
                 "check its permissions, or set PARLEY_HOME to a directory of yours."
             ) from error
         try:

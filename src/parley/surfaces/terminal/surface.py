@@ -74,15 +74,16 @@ class TerminalSurface(Surface):
 
     async def start(self, door: FrontDoor) -> None:
         self._door = door
-        # Whoever starts a surface holds the home's lock: a socket that is there is a dead one's.
-        self._path.unlink(missing_ok=True)
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         old = os.umask(0o177)
         try:
+            # Whoever starts a surface holds the home's lock: a socket there is a dead one's.
+            self._path.unlink(missing_ok=True)
             listener.bind(str(self._path))
         except OSError as error:
             listener.close()
-            raise ParleyError(f"The socket {self._path} cannot be made: {error}.") from error
+            reason = error.strerror or error
+            raise ParleyError(f"The socket {self._path} cannot be made ({reason}).") from error
         finally:
             os.umask(old)
         self._server = await asyncio.start_unix_server(
