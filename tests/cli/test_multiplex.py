@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+import shutil
 import signal
 import subprocess
 from collections import Counter
@@ -156,6 +157,26 @@ def test_a_profile_to_serve_that_is_not_there_is_told_at_the_start(family: House
     assert "`gateway.profiles` names `codr`" in refused(family.run("gateway", "run"))
 
 
+def test_too_few_open_files_are_told_at_the_start(family: Household) -> None:
+    told = refused(family.parley.shell("ulimit -n 70 && parley gateway run"))
+    assert told.startswith(
+        "3 profiles need some 84 open files, and 70 are allowed: raise the limit"
+    )
+
+
+def test_a_gateway_for_all_does_not_need_the_profile_that_was_chosen(family: Household) -> None:
+    assert family.run("profile", "use", "coder").returncode == 0
+    shutil.rmtree(family.home / "profiles" / "coder")
+    assert "choose another with `parley profile use default`" in refused(
+        family.run("config", "path")
+    )
+    with family.gateway():
+        assert {told["name"] for told in status(family, "--profile", "default")["profiles"]} == {
+            "default",
+            "writer",
+        }
+
+
 def test_only_some_may_be_served(family: Household) -> None:
     family.configure(MULTIPLEX + "  profiles: [coder, writer]\n")
     with family.gateway() as process:
@@ -210,7 +231,7 @@ def test_the_variable_chooses_the_profile_and_the_option_is_above_it(
 
 def test_a_mark_on_a_profile_that_is_gone_is_one_sentence(family: Household) -> None:
     (family.home / "active_profile").write_text("gone\n")
-    assert "There is no profile `gone`" in refused(family.run("chat", "-m", "hello"))
+    assert "`gone` that you chose is not there" in refused(family.run("chat", "-m", "hello"))
     assert family.run("chat", "-m", "hello", "--profile", "default").stdout == "echo: hello\n"
 
 

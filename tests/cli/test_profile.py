@@ -83,7 +83,7 @@ def test_an_active_profile_that_is_gone_is_told_and_can_be_left(parley: Parley) 
     (parley.home / "active_profile").write_text("gone\n")
     done = parley.run("profile", "list")
     assert done.returncode == 0
-    assert "The active profile is missing: There is no profile `gone`" in done.stderr
+    assert "`gone` that you chose is not there any more" in done.stderr
     assert parley.run("profile", "use", "default").returncode == 0
     assert parley.run("profile", "list").stderr == ""
 

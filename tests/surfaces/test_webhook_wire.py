@@ -233,10 +233,12 @@ def test_the_id_of_an_answer_is_its_own() -> None:
         return str(json.loads(made)["id"])
 
     assert name("default") == name("default", attempts=2, id=9)
-    first, second = "agent:main:webhook:dm:one", "agent:main:webhook:dm:two"
-    assert name("default", lane=first) != name("default", lane=second)
-    renamed = name("poet", lane="agent:poet:webhook:dm:~/one")
-    assert name("coder", lane="agent:coder:webhook:dm:~/one") == renamed, "it comes again"
+    lane = "agent:coder:webhook:dm:~/one"
+    ours = name("coder", lane=lane, session="0a1b2c3d4e5f")
+    renamed = name("poet", lane="agent:poet:webhook:dm:~/one", session="0a1b2c3d4e5f")
+    assert ours == renamed, "it comes again"
+    twin = name("critic", lane="agent:critic:webhook:dm:~/one", session="5f4e3d2c1b0a")
+    assert ours != twin, "two agents that answer in one chat at the same moment"
     assert name("default") != name("default", dedupe="turn:4")
     assert name("default") != name("default", at=1700000001.25), "a database that began anew"
 

@@ -155,6 +155,7 @@ async def _opened(
     """What one profile needs. Holds its home's lock."""
     from parley.backends.agent import AgentBackend
     from parley.config import Secrets, load_settings
+    from parley.config.files import make_private_directory
     from parley.gateway.serving import Parts
     from parley.storage.sqlite import SqliteStore
 
@@ -165,7 +166,7 @@ async def _opened(
     secrets = Secrets(profile, environ)
     redactor.learn(secrets.values())
     with HomeLock(profile, house.kind):
-        profile.workspace.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_private_directory(profile.workspace)
         backend = AgentBackend(profile, settings, secret=secrets.get, local_models=models)
         try:
             store = await asyncio.to_thread(SqliteStore.open, profile.database_file)

@@ -7,16 +7,22 @@ import contextlib
 import gc
 import signal
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from parley.cli._gateway_words import describe
 from parley.cli._shared import asked_profile, current_profile, fail, print_json
 from parley.gateway.home import Silent, holder_of, socket_path
-from parley.profiles import Profile, scan_profiles
+from parley.profiles import Profile, default_profile, scan_profiles
+
+if TYPE_CHECKING:
+    from parley.cli._host import House
 
 __all__ = ["register"]
+
+# Measured: what a gateway has open besides, with room for connections; and for each profile.
+_FILES_BESIDE, _FILES_EACH = 60, 8
 
 app = typer.Typer(help="Serve your agents on every surface.", no_args_is_help=True)
 
@@ -32,7 +38,6 @@ def run() -> None:
 
     # What is loaded now stays for good: the collector need not walk it, now or later.
     gc.disable()
-    _allow_many_files()
     uvloop.run(_run())
 
 
@@ -54,19 +59,37 @@ def status(
     _say(describe(found))
 
 
-def _allow_many_files() -> None:
-    """Each profile keeps some seven files open; the usual limit is low, and may be raised."""
+def _plan() -> House:
+    """Whose gateway it is. One for all does not ask which profile is active."""
+    from parley.cli._host import plan_gateway
+    from parley.config import load_house
+
+    alone = asked_profile() is not None
+    whole_house = not alone and load_house().multiplex_profiles
+    return plan_gateway(default_profile() if whole_house else current_profile(), alone=alone)
+
+
+def _allow_many_files(profiles: int) -> None:
+    """The usual limit is low, and may be raised as far as the system allows."""
     import resource
 
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     with contextlib.suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    needed = _FILES_BESIDE + _FILES_EACH * profiles
+    if allowed != resource.RLIM_INFINITY and allowed < needed:
+        fail(
+            f"{profiles} profiles need some {needed} open files, and {allowed} are allowed: raise "
+            f"the limit (`ulimit -n {needed}`), or serve fewer with `gateway.profiles`."
+        )
 
 
 async def _run() -> None:
-    from parley.cli._host import hosted_gateway, plan_gateway
+    from parley.cli._host import hosted_gateway
 
-    house = plan_gateway(current_profile(), alone=asked_profile() is not None)
+    house = _plan()
+    _allow_many_files(len(house.profiles))
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
     async with hosted_gateway(house) as gateway:

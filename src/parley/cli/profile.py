@@ -216,7 +216,7 @@ def _active_name() -> str | None:
     try:
         return active_profile().name
     except ParleyError as error:
-        _note(f"The active profile is missing: {error}")
+        _note(str(error))
         return None
 
 

@@ -119,10 +119,17 @@ def profiles_to_serve(
 
 def active_profile(environ: Mapping[str, str] = os.environ) -> Profile:
     """The one `PARLEY_PROFILE` names, else the one `parley profile use` chose, else `default`."""
-    return find_profile(
-        environ.get("PARLEY_PROFILE", "").strip() or marked_active(environ) or DEFAULT_PROFILE,
-        environ,
-    )
+    named = environ.get("PARLEY_PROFILE", "").strip()
+    if named:
+        return find_profile(named, environ)
+    marked = marked_active(environ) or DEFAULT_PROFILE
+    try:
+        return find_profile(marked, environ)
+    except ParleyError as error:
+        raise ParleyError(
+            f"The profile `{marked}` that you chose is not there any more: "
+            "choose another with `parley profile use default`."
+        ) from error
 
 
 def marked_active(environ: Mapping[str, str] = os.environ) -> str | None:

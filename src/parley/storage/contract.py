@@ -236,6 +236,8 @@ class Delivery:
     state: DeliveryState
     attempts: int
     at: float
+    session: str = ""
+    """Made up by chance: no other profile has it, and a rename leaves it as it is."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,6 +70,7 @@ def add(
                     state="sending",
                     attempts=1,
                     at=now,
+                    session=place.session,
                 )
             )
     return handed

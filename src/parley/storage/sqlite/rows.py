@@ -81,4 +81,5 @@ def delivery(row: sqlite3.Row) -> Delivery:
         state=row["state"],
         attempts=row["attempts"],
         at=row["at"],
+        session=row["session"],
     )

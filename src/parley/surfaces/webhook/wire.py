@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 import unicodedata
@@ -65,12 +64,10 @@ def encode_answer(delivery: Delivery, *, profile: str) -> bytes:
 
 
 def _name(delivery: Delivery) -> str:
-    """The turn's number, the conversation, and the time, for who begins anew counts anew. Without
-    the profile's name: that may change before the answer has arrived.
+    """The turn's number, the session, which no other profile has, and the time, for who begins
+    anew counts anew. Without the profile's name: that may change before the answer has arrived.
     """
-    conversation = delivery.lane.split(":", 2)[-1]
-    mark = hashlib.sha256(conversation.encode(errors="replace")).hexdigest()[:12]
-    return f"{delivery.dedupe}:{mark}:{delivery.at * 1000:.0f}"
+    return f"{delivery.dedupe}:{delivery.session}:{delivery.at * 1000:.0f}"
 
 
 # ── the ids of chats ──────────────────────────────────────────────────────────────────────────
