@@ -177,7 +177,7 @@ def answer_questions(terminal: pexpect.spawn[str], url: str, *, key: str) -> Non
     terminal.sendline(url)
     terminal.expect(r"A short name for it \[server\]: ")
     terminal.sendline("box")
-    terminal.expect("API key .*: ")
+    terminal.expect("API key [^\n]*: ")
     terminal.waitnoecho()
     terminal.sendline(key)
     terminal.expect("Model: ")
@@ -192,7 +192,7 @@ async def test_the_questions_come_again_until_it_answers(shell: Shell) -> None:
     def person() -> None:
         terminal = shell.terminal("setup")
         answer_questions(terminal, server.base_url, key="wrong-wrong")
-        terminal.expect("That did not work: .*\n")
+        terminal.expect("That did not work: [^\n]*\n")
         assert list(shell.home.iterdir()) == []
         answer_questions(terminal, server.base_url, key=KEY)
         terminal.expect("It answers.")
@@ -229,7 +229,7 @@ async def test_a_server_that_runs_on_this_machine_is_offered(shell: Shell) -> No
 def test_ctrl_c_at_a_question_leaves_everything_as_it_was(shell: Shell) -> None:
     terminal = shell.terminal("setup")
     choose(terminal, "OpenAI")
-    terminal.expect("OpenAI API key .*: ")
+    terminal.expect("OpenAI API key [^\n]*: ")
     terminal.waitnoecho()
     terminal.sendintr()
     terminal.expect("Nothing was changed.")
