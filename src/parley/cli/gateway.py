@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import os
 import signal
 import sys
 from typing import TYPE_CHECKING, Any
@@ -60,12 +61,13 @@ def status(
 
 
 def _plan() -> House:
-    """Whose gateway it is. One for all does not ask which profile is active."""
+    """Whose gateway it is. One for all does not need the profile that `profile use` chose."""
     from parley.cli._host import plan_gateway
     from parley.config import load_house
 
     alone = asked_profile() is not None
-    whole_house = not alone and load_house().multiplex_profiles
+    named = alone or os.environ.get("PARLEY_PROFILE", "").strip()
+    whole_house = not named and load_house().multiplex_profiles
     return plan_gateway(default_profile() if whole_house else current_profile(), alone=alone)
 
 
