@@ -22,8 +22,8 @@ def lift_multiplex(values: dict[str, Any]) -> None:
     if gateway is None:
         gateway = values["gateway"] = {}
     if isinstance(gateway, dict):
-        gateway.setdefault(_FLAG, values.pop(_FLAG))
-        values.pop(_FLAG, None)
+        flag = values.pop(_FLAG)
+        gateway.setdefault(_FLAG, flag)
 
 
 def gateway_values(record: Mapping[str, Any], environ: Mapping[str, str]) -> dict[str, Any]:

@@ -24,6 +24,7 @@ __all__ = [
     "build_session_key",
     "encode_part",
     "names_a_conversation",
+    "namespace_of",
     "parse_session_key",
 ]
 
@@ -48,7 +49,7 @@ class SessionName(NamedTuple):
         profile, platform, chat_type, chat, thread, participant = self
         if not platform or not chat_type:
             raise ParleyError("A source without a platform or a chat type has no session key.")
-        key = f"agent:{_namespace(profile)}:{encode_part(platform)}:{encode_part(chat_type)}"
+        key = f"agent:{namespace_of(profile)}:{encode_part(platform)}:{encode_part(chat_type)}"
         if chat:
             key += f":{encode_part(chat)}"
         if thread:
@@ -126,7 +127,8 @@ def _split(key: str) -> SessionName:
 
 
 @lru_cache(maxsize=1024)
-def _namespace(profile: str) -> str:
+def namespace_of(profile: str) -> str:
+    """What stands for a profile in its keys."""
     check_name(profile)
     return _MAIN if profile == DEFAULT_PROFILE else profile
 

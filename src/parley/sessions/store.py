@@ -5,7 +5,7 @@ from __future__ import annotations
 from parley.config.settings import GatewayConfig, SessionSettings
 from parley.profiles import DEFAULT_PROFILE
 from parley.protocol import SessionSource
-from parley.sessions.key import build_session_key
+from parley.sessions.key import build_session_key, namespace_of
 from parley.sessions.policy import SessionPolicy, policy_for
 
 __all__ = ["SessionStore"]
@@ -33,8 +33,7 @@ class SessionStore:
     @property
     def namespace(self) -> str:
         """The second part of every key this profile has now."""
-        profile = self.profile_for_key()
-        return "main" if profile in (None, DEFAULT_PROFILE) else profile or "main"
+        return namespace_of(self.profile_for_key() or DEFAULT_PROFILE)
 
     def profile_for_key(self, source: SessionSource | None = None) -> str | None:
         """Whose name stands in the key: nobody's unless many are served by one gateway."""
