@@ -131,7 +131,8 @@ def test_values_for_the_redaction_leave_settings_out(profile: Profile) -> None:
         "PARLEY_GATEWAY_PORT=8642\nMATRIX=hunter2\nPARLEY_API_KEY=abcdefgh\n"
     )
     secrets = Secrets(profile, {"SOME_TOKEN": "tokentoken", "PATH": "/bin", "EMPTY_KEY": ""})
-    assert secrets.values() == {"hunter2", "abcdefgh", "tokentoken"}
+    with profile_scope(profile):
+        assert secrets.values() == {"hunter2", "abcdefgh", "tokentoken"}
     assert secrets.names() == ("MATRIX", "PARLEY_API_KEY", "SOME_TOKEN")
     assert "hunter2" not in repr(secrets)
 
@@ -174,6 +175,8 @@ def test_a_read_outside_of_any_scope_is_refused(coder: Profile) -> None:
     for name in ("OWN_KEY", "A_KEY", "NO_KEY"):
         with pytest.raises(OutsideScope, match="outside of any profile's scope"):
             secrets.get(name)
+    with pytest.raises(OutsideScope):
+        secrets.values()
 
 
 def test_a_read_in_the_scope_of_another_is_refused(profile: Profile, coder: Profile) -> None:
@@ -208,8 +211,8 @@ def test_a_profile_beside_the_one_the_process_is_for_sees_its_own_file_alone(
         assert beside.get("HOUSE_API_KEY") is None
         assert beside.get("HOUSE_TOKEN") is None
         assert beside.get("OWN_KEY") == "coders-own"
-    assert beside.names() == ("OWN_KEY",)
-    assert beside.values() == {"coders-own"}
+        assert beside.names() == ("OWN_KEY",)
+        assert beside.values() == {"coders-own"}
 
 
 def test_the_registry_says_what_is_secret() -> None:

@@ -98,8 +98,9 @@ def start_log(home: Profile, *, level: str, others: Sequence[Profile] = ()) -> R
 
     redactor = Redactor()
     for profile in {home, *others}:
-        with contextlib.suppress(ParleyError):  # a `.env` that cannot be read is told of elsewhere
-            environ = os.environ if profile == home else _NOTHING
+        environ = os.environ if profile == home else _NOTHING
+        # A `.env` that cannot be read is told of elsewhere.
+        with contextlib.suppress(ParleyError), profile_scope(profile):
             redactor.learn(Secrets(profile, environ).values())
     configure_logging(home, redactor, apart=bool(others), level=level)
     return redactor

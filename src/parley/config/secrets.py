@@ -44,6 +44,7 @@ class Secrets:
 
     def values(self) -> frozenset[str]:
         """Every value that must not be read anywhere, for the redaction."""
+        require_scope(self._profile)
         held = {value for name, value in self._file.values.items() if is_secret(name)}
         return frozenset({value for value in held if value.strip()} | secret_values(self._environ))
 
