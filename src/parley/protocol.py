@@ -19,6 +19,7 @@ __all__ = [
     "HistoryTrimmed",
     "InboundMessage",
     "ParleyError",
+    "Request",
     "Role",
     "SessionSource",
     "StepTaken",
@@ -26,10 +27,12 @@ __all__ = [
     "TextReset",
     "ToolCall",
     "ToolFinished",
+    "ToolSpec",
     "ToolStarted",
     "TurnEvent",
     "Usage",
     "UsageReported",
+    "Wishes",
 ]
 
 
@@ -69,14 +72,32 @@ class SessionSource:
 _SOURCE_FIELDS = tuple(field.name for field in fields(SessionSource))
 
 
+_WEIGHT_OF_A_PICTURE = 5_000
+_MOST_TEXT_OF_A_FILE = 200_000
+
+
 @dataclass(frozen=True, slots=True)
 class Attachment:
-    """A file that came with a message, already stored at `path`."""
+    """A file that came with a message, already stored at `path`.
+
+    A picture that was given as a web address keeps it there: only the model's provider opens it.
+    """
 
     name: str
     media_type: str
     path: str
     size: int
+
+    @property
+    def is_remote(self) -> bool:
+        return self.path.startswith(("https://", "http://"))
+
+    @property
+    def weight(self) -> int:
+        """What it adds to a prompt, in bytes of text, more or less."""
+        if self.media_type.startswith("image/"):
+            return _WEIGHT_OF_A_PICTURE
+        return min(self.size, _MOST_TEXT_OF_A_FILE) + len(self.name)
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -89,13 +110,17 @@ class Attachment:
 
 @dataclass(frozen=True, slots=True)
 class InboundMessage:
-    """One event of a surface. `event_id` is the platform's own: the same id is the same event."""
+    """One event of a surface. `event_id` is the platform's own: the same id is the same event.
+
+    With a `request` it comes from a program, which waits for the one answer to it.
+    """
 
     source: SessionSource
     text: str
     event_id: str
     attachments: tuple[Attachment, ...] = ()
     internal: bool = False
+    request: Request | None = None
 
     def to_dict(self) -> dict[str, Any]:
         record: dict[str, Any] = {
@@ -107,6 +132,8 @@ class InboundMessage:
             record["attachments"] = [item.to_dict() for item in self.attachments]
         if self.internal:
             record["internal"] = True
+        if self.request is not None:
+            record["request"] = self.request.to_dict()
         return record
 
     @classmethod
@@ -117,6 +144,7 @@ class InboundMessage:
             event_id=record.get("event_id", ""),
             attachments=tuple(Attachment(**item) for item in record.get("attachments", ())),
             internal=record.get("internal", False),
+            request=Request.from_dict(record["request"]) if "request" in record else None,
         )
 
 
@@ -157,7 +185,8 @@ class ChatMessage:
     def size(self) -> int:
         """Its length in bytes, more or less."""
         calls = sum(len(call.name) + len(str(call.arguments)) + 16 for call in self.tool_calls)
-        return len(self.text.encode(errors="replace")) + calls
+        files = sum(item.weight for item in self.attachments)
+        return len(self.text.encode(errors="replace")) + calls + files
 
     def to_dict(self) -> dict[str, Any]:
         # By hand: this runs for every message, and `asdict` copies all it meets.
@@ -187,6 +216,134 @@ class ChatMessage:
         )
 
 
+# ── what a program asks for ───────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, slots=True)
+class ToolSpec:
+    """A tool as the model is told of it. `parameters` is a JSON schema of an object."""
+
+    name: str
+    description: str
+    parameters: Mapping[str, Any]
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "description": self.description,
+            "parameters": dict(self.parameters),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """How a program wants the model's reply made. What is None is as the settings say."""
+
+    max_output_tokens: int | None = None
+    temperature: float | None = None
+    top_p: float | None = None
+    seed: int | None = None
+    stop: tuple[str, ...] = ()
+    tool_choice: Literal["auto", "none", "required"] | None = None
+    tool: str | None = None
+    """The one tool that must be called."""
+    parallel_tool_calls: bool | None = None
+    response_format: Mapping[str, Any] | None = None
+    """As OpenAI's chat completions has it: `{"type": "json_schema", "json_schema": {…}}`."""
+
+    def to_dict(self) -> dict[str, Any]:
+        named = ((name, getattr(self, name)) for name in _WISH_FIELDS)
+        return {name: value for name, value in named if value not in (None, ())}
+
+    @classmethod
+    def from_dict(cls, record: Mapping[str, Any]) -> Self:
+        known = {name: value for name, value in record.items() if name in _WISH_FIELDS}
+        if "stop" in known:
+            known["stop"] = tuple(known["stop"])
+        return cls(**known)
+
+
+_WISH_FIELDS = tuple(field.name for field in fields(Wishes))
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a program asks for along with its message. It has a turn of its own.
+
+    `messages` is all that the program gave of the conversation, the part to be answered last.
+    `lasting`: the turn goes on without the connection it came by, and after a restart; another
+    is over when nobody waits for it. `can_ask`: whoever asked is told of approvals, and answers.
+    """
+
+    id: str
+    messages: tuple[ChatMessage, ...]
+    instructions: str = ""
+    tools: tuple[ToolSpec, ...] = ()
+    wishes: Wishes = field(default_factory=Wishes)
+    lasting: bool = False
+    can_ask: bool = False
+    memory_key: str | None = None
+    hops: int = 0
+    """How many gateways handed it on before."""
+    whole: bool = False
+    """Whether `messages` is the whole conversation: what is missing in it was taken back."""
+
+    @property
+    def earlier(self) -> tuple[ChatMessage, ...]:
+        """What was said before, as the program tells it."""
+        return self.messages[: self._asked_from]
+
+    @property
+    def asked(self) -> tuple[ChatMessage, ...]:
+        """What is to be answered: everything after the last reply."""
+        return self.messages[self._asked_from :]
+
+    @property
+    def _asked_from(self) -> int:
+        for index in range(len(self.messages) - 1, -1, -1):
+            if self.messages[index].role == "assistant":
+                return index + 1
+        # Several questions without a reply between them: the last one is the question.
+        return max(0, len(self.messages) - 1)
+
+    def to_dict(self) -> dict[str, Any]:
+        record: dict[str, Any] = {
+            "id": self.id,
+            "messages": [message.to_dict() for message in self.messages],
+            "lasting": self.lasting,
+        }
+        if self.instructions:
+            record["instructions"] = self.instructions
+        if self.tools:
+            record["tools"] = [tool.to_dict() for tool in self.tools]
+        if wishes := self.wishes.to_dict():
+            record["wishes"] = wishes
+        if self.can_ask:
+            record["can_ask"] = True
+        if self.memory_key is not None:
+            record["memory_key"] = self.memory_key
+        if self.hops:
+            record["hops"] = self.hops
+        if self.whole:
+            record["whole"] = True
+        return record
+
+    @classmethod
+    def from_dict(cls, record: Mapping[str, Any]) -> Self:
+        return cls(
+            id=record["id"],
+            messages=tuple(ChatMessage.from_dict(item) for item in record["messages"]),
+            instructions=record.get("instructions", ""),
+            tools=tuple(ToolSpec(**item) for item in record.get("tools", ())),
+            wishes=Wishes.from_dict(record.get("wishes", {})),
+            lasting=record["lasting"],
+            can_ask=record.get("can_ask", False),
+            memory_key=record.get("memory_key"),
+            hops=record.get("hops", 0),
+            whole=record.get("whole", False),
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class HistoryEntry:
     """A message of the transcript and its number there.
@@ -211,6 +368,16 @@ class Usage:
     input_tokens: int = 0
     output_tokens: int = 0
     cached_tokens: int = 0
+
+    def __add__(self, later: Usage) -> Usage:
+        """Both together, under the name of the later one."""
+        return Usage(
+            later.provider,
+            later.model,
+            self.input_tokens + later.input_tokens,
+            self.output_tokens + later.output_tokens,
+            self.cached_tokens + later.cached_tokens,
+        )
 
 
 # ── what a running turn says ──────────────────────────────────────────────────────────────────
@@ -241,10 +408,11 @@ class ToolFinished:
 
 @dataclass(frozen=True, slots=True)
 class ApprovalAsked:
-    """The turn waits until a person allows or refuses `call`."""
+    """The turn waits until a person allows or refuses `call`; they name it by its `id`."""
 
     call: ToolCall
     question: str
+    id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,19 +437,30 @@ class HistoryTrimmed:
 
 @dataclass(frozen=True, slots=True)
 class Final:
-    """The turn's reply. `text` is what the person gets."""
+    """The turn's reply. `text` is what the person gets.
+
+    `calls` are for the program that asked, which runs those tools itself. `complete` is False when
+    the model's length limit cut the text.
+    """
 
     text: str
     usage: Usage | None = None
+    calls: tuple[ToolCall, ...] = ()
+    complete: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """The turn cannot be answered. `sentence` is for the person, `cause` for the log."""
+    """The turn cannot be answered. `sentence` is for the person, `cause` for the log.
+
+    `kind` tells a program what went wrong: that of the provider's error, or `internal`, `limit`.
+    """
 
     sentence: str
     cause: str = ""
     usage: Usage | None = None
+    kind: str = "internal"
+    retry_after: float | None = None
 
 
 TurnEvent: TypeAlias = (

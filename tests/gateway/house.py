@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from parley.backends.agent import AgentBackend
+from parley.backends.base import Backend
 from parley.config import Settings
 from parley.gateway.app import Gateway, HostedSurface, Parts, already_open
 from parley.profiles import Profile
@@ -38,7 +39,7 @@ class House:
         self.more_surfaces: Sequence[HostedSurface] = ()
         self.gateway: Gateway | None = None
         self.store: SqliteStore | None = None
-        self._backend: AgentBackend | None = None
+        self._backend: Backend | None = None
         profile.workspace.mkdir(parents=True, exist_ok=True)
 
     async def open(self, **sections: Mapping[str, Any]) -> Desk:
@@ -50,12 +51,16 @@ class House:
         typed = Settings.model_validate(settings)
         self.desk = self.desk_type()
         self.store = SqliteStore.open(self.profile.database_file)
-        self._backend = AgentBackend(self.profile, typed, secret=lambda name: None)
+        self._backend = self.backend_for(typed)
         parts = Parts(typed, self.store, self._backend, [self.desk, *self.more_surfaces])
         gateway = Gateway(typed.gateway, [self.profile], already_open(parts))
         await gateway.start()
         self.gateway = gateway
         return self.desk
+
+    def backend_for(self, settings: Settings) -> Backend:
+        """Who answers here."""
+        return AgentBackend(self.profile, settings, secret=lambda name: None)
 
     async def close(self) -> None:
         if self.gateway is not None:

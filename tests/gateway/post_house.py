@@ -33,6 +33,7 @@ class Surface:
     ) -> None:
         self.platform = platform
         self.knows_repeats = knows_repeats
+        self.can_ask = False
         self.behave = behave
         self.tried: list[Delivery] = []
         self.at: list[float] = []

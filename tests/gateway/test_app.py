@@ -9,11 +9,13 @@ from typing import Any
 import aiohttp
 import pytest
 
+from parley.config.api_keys import KeyFile
 from parley.gateway.intake import FrontDoor
+from parley.profiles import Profile
 from parley.protocol import ParleyError
-from parley.surfaces.api.surface import ApiSurface
 from tests.gateway.desk import Desk
 from tests.gateway.house import House
+from tests.servers.api_server import an_api, bearer
 from tests.waiting import until
 
 
@@ -43,8 +45,9 @@ def taken_port() -> Iterator[int]:
         yield listener.getsockname()[1]
 
 
-async def get(url: str) -> tuple[int, dict[str, Any]]:
-    async with aiohttp.ClientSession() as session, session.get(url) as response:
+async def get(url: str, home: Profile | None = None) -> tuple[int, dict[str, Any]]:
+    headers = bearer(home) if home is not None else {}
+    async with aiohttp.ClientSession(headers=headers) as session, session.get(url) as response:
         return response.status, await response.json()
 
 
@@ -54,7 +57,7 @@ async def get(url: str) -> tuple[int, dict[str, Any]]:
 async def test_a_surface_that_cannot_start_leaves_the_others_serving(
     house: House, fault: Exception
 ) -> None:
-    api = ApiSurface("127.0.0.1", 0)
+    api = an_api(house.profile)
     house.more_surfaces = [Closed(fault), api]
     desk = await house.open()
     assert await desk.ask("hello") == "echo: hello"
@@ -66,7 +69,7 @@ async def test_a_surface_that_cannot_start_leaves_the_others_serving(
         ("closed", str(fault)),
         ("api", None),
     ]
-    code, told = await get(f"{api.where}/readyz")
+    code, told = await get(f"{api.where}/readyz", house.profile)
     assert code == 503
     assert told["ready"] is False
     places = {"desk": "ok", "closed": str(fault), "api": "ok"}
@@ -75,10 +78,10 @@ async def test_a_surface_that_cannot_start_leaves_the_others_serving(
 
 
 async def test_a_gateway_whose_surfaces_all_serve_is_ready(house: House) -> None:
-    api = ApiSurface("127.0.0.1", 0)
+    api = an_api(house.profile)
     house.more_surfaces = [api]
     await house.open()
-    code, told = await get(f"{api.where}/readyz")
+    code, told = await get(f"{api.where}/readyz", house.profile)
     assert code == 200
     assert told["ready"] is True
     assert told["state"] == "serving"
@@ -88,7 +91,7 @@ async def test_a_gateway_whose_surfaces_all_serve_is_ready(house: House) -> None
 async def test_a_port_in_use_is_one_sentence_that_names_the_command(
     house: House, taken_port: int
 ) -> None:
-    house.more_surfaces = [ApiSurface("127.0.0.1", taken_port)]
+    house.more_surfaces = [an_api(house.profile, port=taken_port)]
     desk = await house.open()
     assert house.gateway is not None
     fault = (await house.gateway.status()).profiles[0].surfaces[1].fault
@@ -99,7 +102,8 @@ async def test_a_port_in_use_is_one_sentence_that_names_the_command(
 
 
 async def test_an_address_that_is_not_ours_is_one_sentence(house: House) -> None:
-    house.more_surfaces = [ApiSurface("192.0.2.1", 8642)]
+    KeyFile(house.profile).create("far", ["chat"])
+    house.more_surfaces = [an_api(house.profile, host="192.0.2.1", port=8642)]
     await house.open()
     assert house.gateway is not None
     fault = (await house.gateway.status()).profiles[0].surfaces[1].fault

@@ -31,7 +31,7 @@ async def store(file: Path) -> AsyncIterator[SqliteStore]:
 
 async def test_a_stop_takes_milliseconds(store: SqliteStore) -> None:
     async def work(turn: RunningTurn) -> None:
-        turn.said = "I was ab"
+        turn.said = ["I was ab"]
         await asyncio.Event().wait()
 
     answers = Answers(work)

@@ -29,6 +29,7 @@ from parley.surfaces.base import NotSent, Unreachable
 from tests.gateway.desk import Desk, at
 from tests.gateway.family import Family
 from tests.gateway.full_disk import by_the_kernel
+from tests.servers.api_server import an_api, bearer
 from tests.servers.scripted_model import ScriptedModel
 from tests.waiting import until
 
@@ -49,8 +50,12 @@ def mending(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(app, "_LONGEST_PAUSE", 0.05)
 
 
-async def readyz(api: ApiSurface) -> tuple[int, dict[str, Any]]:
-    async with aiohttp.ClientSession() as session, session.get(f"{api.where}/readyz") as response:
+async def readyz(api: ApiSurface, family: Family) -> tuple[int, dict[str, Any]]:
+    headers = bearer(family.profiles["default"])
+    async with (
+        aiohttp.ClientSession(headers=headers) as session,
+        session.get(f"{api.where}/readyz") as response,
+    ):
         return response.status, await response.json()
 
 
@@ -424,13 +429,13 @@ def hold_home(family: Family) -> HomeLock:
 async def test_a_broken_config_is_told_while_the_others_serve_until_it_is_mended(
     family: Family, mending: None
 ) -> None:
-    api = ApiSurface("127.0.0.1", 0)
+    api = an_api(*family.profiles.values())
     break_config(family)
     await family.open(surfaces=[api])
     told = await family.status("coder")
     assert told.fault is not None
     assert "`model` wants settings under it, not `5`" in told.fault
-    code, detail = await readyz(api)
+    code, detail = await readyz(api, family)
     assert (code, detail["ready"], detail["degraded"]) == (200, True, True)
     assert detail["profiles"]["coder"]["ready"] is False
     assert detail["profiles"]["coder"]["problems"] == [told.fault]
@@ -444,7 +449,7 @@ async def test_a_broken_config_is_told_while_the_others_serve_until_it_is_mended
     family.configure("coder")
     await served(family, "coder")
     assert await family.desk("coder").ask("hello") == "echo: hello"
-    assert (await readyz(api))[1]["degraded"] is False
+    assert (await readyz(api, family))[1]["degraded"] is False
 
 
 async def test_a_home_in_use_is_taken_over_when_it_is_free(family: Family, mending: None) -> None:
@@ -556,7 +561,7 @@ async def test_default_that_comes_late_shares_its_accounts_then(
 
 
 async def test_a_full_disk_in_one_profile_is_told_and_clears_again(family: Family) -> None:
-    api = ApiSurface("127.0.0.1", 0)
+    api = an_api(*family.profiles.values())
     await family.open(surfaces=[api])
     # No file of the others comes near the length of this one's: it alone meets the limit.
     await family.desk("coder").ask("x" * 200_000)
@@ -569,7 +574,7 @@ async def test_a_full_disk_in_one_profile_is_told_and_clears_again(family: Famil
         told = await family.status("coder")
         assert told.fault is None
         assert told.faults
-        code, detail = await readyz(api)
+        code, detail = await readyz(api, family)
         assert (code, detail["degraded"]) == (200, True)
         assert detail["profiles"]["coder"]["problems"] == list(told.faults)
         for name in ("default", "writer"):
@@ -577,7 +582,7 @@ async def test_a_full_disk_in_one_profile_is_told_and_clears_again(family: Famil
             assert await family.desk(name).ask("hello") == "echo: hello"
     assert await family.desk("coder").ask("after") == "echo: after"
     await served(family, "coder")
-    assert (await readyz(api))[1]["degraded"] is False
+    assert (await readyz(api, family))[1]["degraded"] is False
 
 
 async def test_when_nobody_can_be_served_it_is_an_error_and_nothing_is_left_open(

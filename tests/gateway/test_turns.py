@@ -37,7 +37,7 @@ async def test_words_are_shown_before_the_answer_is_whole(house: House) -> None:
     kinds = [type(event.event) for event in desk.live]
     assert kinds[0] is TurnStarted
     assert kinds.count(TextDelta) == 2
-    await until(lambda: desk.shown(TurnEnded) == [TurnEnded()])
+    await until(lambda: [ended.stopped for ended in desk.shown(TurnEnded)] == [False])
 
 
 async def test_live_events_are_numbered_and_bound_to_their_turn(house: House) -> None:

@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 from parley.storage.contract import Job, NewSession, StopTurn, TurnEnd
 from parley.storage.sqlite import SqliteStore
 from tests.builders import PLATFORM, a_draft, a_message, say
-from tests.storage.conformance.base import command, converse, spoken
+from tests.storage.conformance.base import a_record, command, converse, spoken
 
 _LANES = [f"agent:main:test:{rest}" for rest in ("dm:99", "group:g1:alice", "dm:a%3Ab:t1")]
 _DEEDS = st.lists(
     st.tuples(
-        st.sampled_from(["say", "converse", "claim", "new", "stop", "work", "job"]),
+        st.sampled_from(["say", "converse", "claim", "new", "stop", "work", "job", "request"]),
         st.sampled_from([*_LANES, "c1"]),
     ),
     max_size=25,
@@ -56,6 +56,8 @@ async def _do(store: SqliteStore, number: int, deed: str, lane: str) -> None:
         case "work":
             if (record := await store.session_of(lane)) is not None:
                 await store.begin_work(f"w{number}", lane=lane, session=record.id, owner="one")
+        case "request":
+            await store.open_request(a_record(f"{number}", lane=lane))
         case "job":
             await store.schedule(Job(f"j{number}", lane, a_message("by job"), at=1.0 + number))
 
@@ -84,7 +86,7 @@ def _ours(found: dict[str, list[tuple[object, ...]]]) -> int:
 
 def _named(found: dict[str, list[tuple[object, ...]]]) -> list[object]:
     """The columns that hold the name of a lane."""
-    places = {"lane": 0, "session": 1, "turn": 1, "inbox": 1, "outbox": 1, "job": 1}
+    places = {"lane": 0, "session": 1, "turn": 1, "inbox": 1, "outbox": 1, "job": 1, "request": 3}
     return [row[place] for table, place in places.items() for row in found[table]]
 
 

@@ -9,9 +9,14 @@ from sqlite3 import Connection
 
 import pytest
 
+from parley.protocol import Usage
+from parley.storage.contract import TurnEnd
+from parley.storage.sqlite import SqliteStore
 from parley.storage.sqlite.engine import connect
 from parley.storage.sqlite.migrate import migrate
 from parley.storage.sqlite.queries import SQL
+from tests.builders import event_name, say
+from tests.storage.conformance.base import claim_one, spoken
 
 # Scans of an index that holds only what is under way, never what is done.
 _BOUNDED_BY_WHAT_IS_UNDER_WAY = {
@@ -22,6 +27,10 @@ _BOUNDED_BY_WHAT_IS_UNDER_WAY = {
     "counts": "inbox_queued|lane_leased|outbox_open|outbox_due|outbox_sending",
     "quiet_outbox": "outbox_open|outbox_due|outbox_sending",
     "quiet_turns": "turn_running",
+    "quiet_requests": "request_open",
+    "requests_open": "request_open",
+    "requests_elsewhere": "request_open",
+    "inbox_unwaited": "inbox_unwaited|request_open",
     "outbox_resume_repeatable": "outbox_sending",
     "outbox_resume_unsure": "outbox_sending",
 }
@@ -29,8 +38,9 @@ _BOUNDED_BY_WHAT_IS_UNDER_WAY = {
 _SMALL = {"works_recover": "work"}
 # What runs once, when the namespace of a profile changes, goes through everything.
 _ONCE = {"adopt_turns": "turn", "adopt_inbox": "inbox", "adopt_outbox": "outbox"}
+_ONCE |= {"adopt_requests": "request"}
 # What is done to a copy only.
-_ONCE |= {"quiet_inbox": "inbox", "quiet_lanes": "lane"}
+_ONCE |= {"quiet_inbox": "inbox", "quiet_lanes": "lane", "quiet_given": "inbox"}
 
 
 @pytest.fixture(scope="module")
@@ -56,6 +66,31 @@ def test_a_statement_scans_no_table(db: Connection, name: str) -> None:
         if line == f"SCAN {(_SMALL | _ONCE).get(name)}":
             continue
         assert re.search(rf"USING (COVERING )?INDEX ({allowed})$", line), line
+
+
+async def test_the_result_of_a_turn_costs_no_more_in_a_long_session(tmp_path: Path) -> None:
+    """Counted in steps of the database's own machine, not in time."""
+    store = SqliteStore.open(tmp_path / "parley.db")
+
+    async def steps(text: str) -> int:
+        counted = 0
+
+        def count() -> None:
+            nonlocal counted
+            counted += 1
+
+        await say(store, text)
+        end = TurnEnd("done", (spoken("reply"),), usage=Usage("p", "m", 1, 1))
+        await store.commit(await claim_one(store), end)
+        await store._engine.read(lambda db: db.set_progress_handler(count, 1))
+        result = await store.turn_result(event_name(text))
+        await store._engine.read(lambda db: db.set_progress_handler(None, 0))
+        assert result is not None and len(result.messages) == 2
+        return counted
+
+    taken = [await steps(str(number)) for number in range(60)]
+    assert max(taken[10:]) <= max(taken[:10])
+    await store.close()
 
 
 def test_a_scan_would_be_seen(db: Connection) -> None:

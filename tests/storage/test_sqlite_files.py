@@ -9,11 +9,18 @@ from pathlib import Path
 
 import pytest
 
-from parley.storage.contract import StoreError
+from parley.storage.contract import StoreError, TurnEnd
 from parley.storage.sqlite import SqliteStore
 from parley.storage.sqlite.migrate import migrate, migrations, schema_version
-from tests.builders import say
-from tests.storage.conformance.base import current
+from tests.builders import PLATFORM, say
+from tests.storage.conformance.base import (
+    a_record,
+    ask,
+    asked,
+    claim_one,
+    current,
+    words,
+)
 
 _NEXT = max(migrations()) + 1
 _ADDS_A_COLUMN = {_NEXT: "ALTER TABLE session ADD COLUMN mood TEXT;"}
@@ -84,6 +91,55 @@ async def test_an_older_database_is_upgraded_with_a_copy_beside_it(file: Path) -
     assert (await say(store, "hello")).state == "duplicate"
     assert (await current(store)).turns == 0
     await store.close()
+
+
+async def test_a_database_from_before_there_were_requests_goes_on(tmp_path: Path) -> None:
+    """A turn that was under way and a message that waited are answered after the upgrade."""
+    file = tmp_path / "parley.db"
+    migrate(file, {number: script for number, script in migrations().items() if number <= 2})
+    source = f'{{"platform":"{PLATFORM}","chat_id":"c1","chat_type":"dm"}}'
+    with sqlite3.connect(file) as db:
+        db.execute("INSERT INTO session (id, lane, created_at, updated_at) VALUES ('s','c1',1,1)")
+        db.execute(
+            "INSERT INTO lane (key, platform, session, state, owner) VALUES (?,?,?,?,?)",
+            ("c1", PLATFORM, "s", "leased", "dead"),
+        )
+        db.execute(
+            "INSERT INTO turn (id, lane, session, generation, attempt, state, source, started_at)"
+            " VALUES (1, 'c1', 's', 0, 1, 'running', ?, 1)",
+            (source,),
+        )
+        db.execute("""INSERT INTO entry VALUES (1,'s',1,'{"role":"user","text":"one"}',1)""")
+        for number, state in ((1, "taken"), (2, "queued")):
+            text = {1: "one", 2: "two"}[number]
+            db.execute(
+                "INSERT INTO inbox (id, lane, dedupe, kind, payload, state, turn, at)"
+                " VALUES (?, 'c1', ?, 'message', ?, ?, ?, 1)",
+                (
+                    number,
+                    text,
+                    f'{{"source":{source},"text":"{text}","event_id":"{text}"}}',
+                    state,
+                    1 if number == 1 else None,
+                ),
+            )
+    db.close()
+    assert _version(file) == 2
+    store = SqliteStore.open(file)
+    assert _version(file) == max(migrations())
+    assert await store.drop_unwaited() == 0
+    assert await store.recover("new") == 1
+    for text in ("one", "two"):
+        claim = await claim_one(store, owner="new")
+        assert [taken.message.text for taken in claim.messages] == [text]
+        assert claim.messages[0].message.request is None
+        await store.commit(claim, TurnEnd("done"))
+    await ask(store, asked("three"))
+    await store.commit(await claim_one(store), TurnEnd("done"))
+    assert await words(store) == ["one", "two", "three"]
+    assert (await store.open_request(a_record()))[1]
+    await store.close()
+    assert file.with_name(f"{file.name}.schema-2.backup").exists()
 
 
 async def test_an_upgrade_that_breaks_off_changes_nothing(file: Path) -> None:

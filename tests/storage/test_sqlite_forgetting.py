@@ -5,10 +5,21 @@ from __future__ import annotations
 import sqlite3
 from pathlib import Path
 
+import pytest
+
 from parley.storage.contract import NewSession, Said, SetTitle, StopTurn, TurnEnd, UndoTurn
 from parley.storage.sqlite import SqliteStore
-from tests.builders import an_end, say
-from tests.storage.conformance.base import claim_one, command, converse, spoken, waiting_replies
+from tests.builders import an_end, event_name, say
+from tests.storage.conformance.base import (
+    a_record,
+    ask,
+    asked,
+    claim_one,
+    command,
+    converse,
+    spoken,
+    waiting_replies,
+)
 
 
 async def test_no_word_of_a_deleted_session_stays_in_the_file(tmp_path: Path) -> None:
@@ -36,6 +47,60 @@ async def test_no_word_of_a_deleted_session_stays_in_the_file(tmp_path: Path) ->
     assert b"this is kept" in _vacuumed(file)
     assert b" secret" not in _vacuumed(file)
     assert old.id.encode() not in _vacuumed(file)
+
+
+async def test_no_word_of_a_program_in_a_deleted_session_stays(tmp_path: Path) -> None:
+    file = tmp_path / "parley.db"
+    store = SqliteStore.open(file)
+    for number, ending in enumerate(("done", "waiting")):
+        text = f"{number} secret"
+        await ask(store, asked("a secret"), spoken("b secret"), asked(text), lasting=True)
+        record = a_record(f"{number}", dedupe=event_name(text), body={"input": text}, key=text)
+        await store.open_request(record)
+        await store.add_request_events(record.id, [("delta", {"text": "c secret"})])
+        if ending == "done":
+            claim = await claim_one(store)
+            await store.commit(claim, TurnEnd("done", (spoken("d secret"),)))
+            await store.finish_request(record.id, "done", {"text": "e secret"})
+    await store.withdraw("c1", event_name("1 secret"))
+    assert await store.delete_session(claim.session)
+    await store.close()
+    assert b" secret" not in _vacuumed(file)
+
+
+@pytest.mark.parametrize("ending", ["commit", "stop", "new", "drop", "withdraw", "start"])
+async def test_a_given_history_goes_with_the_end_of_its_turn(tmp_path: Path, ending: str) -> None:
+    """The program sends it again each time: kept, it would grow with the square of the talk."""
+    file = tmp_path / "parley.db"
+    store = SqliteStore.open(file)
+    await converse(store, "hello", "hi")
+    for number in range(2):
+        await ask(store, asked("the history"), spoken("of it"), asked(f"message {number}"))
+    claim = await claim_one(store)
+    assert await _kept(store) == 2
+    match ending:
+        case "commit":
+            await store.commit(claim, an_end("reply"))
+        case "stop":
+            await store.stop("c1")
+        case "new":
+            await command(store, NewSession(), text="/new")
+        case "drop":
+            await store.stop("c1", drop_queued=True)
+        case "withdraw":
+            for number in range(2):
+                await store.withdraw("c1", event_name(f"message {number}"))
+        case "start":
+            await store.drop_unwaited()
+    assert await _kept(store) == (1 if ending in {"commit", "stop", "new"} else 0)
+    await store.close()
+
+
+async def _kept(store: SqliteStore) -> int:
+    """How many messages still hold the history they came with."""
+    count = "SELECT count(*) FROM inbox WHERE payload || coalesce(request, '') LIKE '%history%'"
+    kept: int = (await store._engine.read(lambda db: db.execute(count).fetchone()))[0]
+    return kept
 
 
 async def test_an_unsent_reply_of_a_deleted_session_does_not_go(tmp_path: Path) -> None:

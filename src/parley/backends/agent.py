@@ -62,6 +62,12 @@ class AgentBackend:
         found = self._provider(provider, model)
         return f"{found.label} · {found.model}"
 
+    def about(self) -> str:
+        return self.describe(None, None)
+
+    async def health(self) -> str | None:
+        return None  # a model is asked when there is something to ask
+
     def warm(self) -> None:
         """Load the local model while the person still types."""
         if self._settings.model.provider != "local":
@@ -89,9 +95,13 @@ class AgentBackend:
     def _task(self, turn: Turn) -> AgentTask:
         agent = self._settings.agent
         provider = self._provider(turn.provider, turn.model)
+        request = turn.request
+        # A model too small for tools is too small for a long prompt as well.
+        system = build_system(self._soul.read(), turn.source, brief=not provider.offers_tools)
+        if request is not None and request.instructions:
+            system = f"{system}\n\n{request.instructions}"
         return AgentTask(
-            # A model too small for tools is too small for a long prompt as well.
-            system=build_system(self._soul.read(), turn.source, brief=not provider.offers_tools),
+            system=system,
             history=turn.history,
             progress=turn.progress,
             resumed=turn.attempt > 1,
@@ -108,6 +118,8 @@ class AgentBackend:
             limits=Limits(agent.max_steps, agent.turn_seconds, agent.turn_tokens),
             steer=turn.steer,
             check=turn.check,
+            request=request,
+            ask=turn.ask,
         )
 
     def _provider(self, provider: str | None, model: str | None) -> Provider:

@@ -7,9 +7,27 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from parley.profiles import Profile
-from parley.protocol import ChatMessage, HistoryEntry, SessionSource, TurnEvent
+from parley.protocol import (
+    ApprovalAsked,
+    ChatMessage,
+    HistoryEntry,
+    Request,
+    SessionSource,
+    ToolCall,
+    TurnEvent,
+)
 
-__all__ = ["Backend", "ModelMenu", "Turn"]
+__all__ = ["Backend", "ModelMenu", "PendingApproval", "Turn"]
+
+
+class PendingApproval(Protocol):
+    """A question to whoever may allow a call: yield its `event`, then wait until it is decided."""
+
+    @property
+    def event(self) -> ApprovalAsked: ...
+
+    async def decided(self) -> bool:
+        """Whether the call is allowed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +36,8 @@ class Turn:
 
     `history` is what was said before it. `progress` is the turn itself so far: the messages to
     answer, and after a restart the steps already taken. `steer` takes in messages that arrived
-    meanwhile; `check` raises when the turn is no longer wanted.
+    meanwhile; `check` raises when the turn is no longer wanted. `request` is what a program asked
+    for. `ask` puts a call to whoever may allow it; None where nobody can be asked.
     """
 
     id: int
@@ -34,6 +53,8 @@ class Turn:
     async_delivery: bool
     steer: Callable[[], Awaitable[tuple[ChatMessage, ...]]]
     check: Callable[[], Awaitable[None]]
+    request: Request | None = None
+    ask: Callable[[ToolCall, str], PendingApproval] | None = None
 
 
 class ModelMenu(Protocol):
@@ -55,6 +76,12 @@ class Backend(Protocol):
 
     @property
     def models(self) -> ModelMenu | None: ...
+
+    def about(self) -> str:
+        """Who answers, in a few words; raises a ParleyError when nobody can."""
+
+    async def health(self) -> str | None:
+        """What is wrong with who answers, in a sentence; None when nothing is known to be."""
 
     def warm(self) -> None:
         """Begin to get ready for a first turn that is sure to come; do not wait for it."""

@@ -9,7 +9,7 @@ from parley.cli._shared import print_json
 from parley.cli._talk import Talk
 from parley.config.settings import Settings
 from parley.profiles import Profile
-from parley.surfaces.terminal.wire import Accepted, Deliver
+from parley.surfaces.terminal.wire import Accepted, Deliver, Show
 
 __all__ = ["ask_once"]
 
@@ -20,6 +20,7 @@ async def ask_once(
     """The exit code: 0 when there was an answer, 1 when there was a fault."""
     async with Talk(profile, settings, chat=chat) as talk:
         asked = await talk.say(text)
+        denied: set[str] = set()
         async for frame in talk.frames():
             match frame:
                 case Accepted(id=number, state="refused" | "rate_limited" as state, why=why):
@@ -29,6 +30,12 @@ async def ask_once(
                     code = _print(frame, chat, as_json=as_json)
                     await talk.shown(frame)
                     return code
+                case Show(event="asks", text=question):
+                    # Nobody is there to be asked: whoever wants to allow it opens a chat.
+                    sys.stderr.write(f"parley: refused: {plain(question)}\n")
+                    denied.add(await talk.say("/deny"))
+                case Deliver(answers=answers) if denied.intersection(answers):
+                    await talk.shown(frame)
                 case Deliver():
                     # An earlier reply that nobody was there for: said before the answer.
                     if not as_json:

@@ -169,6 +169,9 @@ class Screen:
                 answer.doing = ""
                 mark = Text("✓ ", style="green") if ok else Text("✗ ", style="red")
                 self._console.print(mark + Text(_harmless(name), style="dim"))
+            case Show(event="asks", text=question):
+                self._print_blocks([answer.flush()])
+                self._console.print(Text(_harmless(question), style="yellow"))
             case Show(event="ended", text=why):
                 if why == "stopped":
                     self._print_blocks([answer.flush()])

@@ -100,10 +100,15 @@ class Gateway:
             )
         return found
 
-    def servings_by(self, owner: Profile) -> list[Serving]:
-        """Those that may speak by the accounts of `owner`."""
+    def profiles_by(self, owner: Profile) -> list[Profile]:
+        """Those that may speak by the accounts of `owner`, whether they can just now or not."""
         lent = self._house.multiplex_profiles and owner.is_default
-        return [s for s in self._servings.values() if lent or s.profile == owner]
+        return [profile for profile in self.profiles if lent or profile == owner]
+
+    def servings_by(self, owner: Profile) -> list[Serving]:
+        """Those of them that can."""
+        names = (profile.name for profile in self.profiles_by(owner))
+        return [self._servings[name] for name in names if name in self._servings]
 
     def introduction(self, profile: Profile) -> Introduction:
         found = self._servings.get(profile.name)

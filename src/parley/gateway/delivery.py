@@ -61,6 +61,10 @@ class SurfacePort(Protocol):
     def knows_repeats(self) -> bool:
         """Whether the same delivery sent twice is shown once."""
 
+    @property
+    def can_ask(self) -> bool:
+        """Whether a person there sees a question while a turn waits for the answer."""
+
     async def send(self, delivery: Delivery) -> str | None:
         """Deliver and return the platform's id; raise NotSent, Unreachable or Rejected."""
 

@@ -6,6 +6,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from parley.gateway.access import Refused, check_access
+from parley.gateway.requests import ProfileDoor
+from parley.gateway.routing import NobodyThere
 from parley.gateway.status import GatewayStatus, Introduction, ProfileStatus
 from parley.profiles import Profile, profile_scope
 from parley.protocol import InboundMessage, SessionSource
@@ -49,10 +51,7 @@ class Door:
         self._owner = owner
 
     async def admit(self, message: InboundMessage) -> Receipt:
-        self._gateway.check_open()
-        check_access(message.source, vouched=self._surface.vouches)
-        _check_names(message)
-        profile, source = self._bind(message.source)
+        profile, source = self._bind(self._checked(message).source)
         serving = self._gateway.serving(profile)
         with profile_scope(profile):
             return await serving.admit(replace(message, source=source))
@@ -73,6 +72,29 @@ class Door:
         status = await self._gateway.status()
         profiles = (p if p.name == self._owner.name else _without_words(p) for p in status.profiles)
         return replace(status, profiles=tuple(profiles))
+
+    def profiles(self) -> tuple[str, ...]:
+        return tuple(p.name for p in self._gateway.profiles_by(self._owner))
+
+    def to(self, profile: str) -> ProfileDoor:
+        for found in self._gateway.profiles_by(self._owner):
+            if found.name == profile:
+                break
+        else:
+            raise NobodyThere(f"There is no profile `{profile}` here.")
+
+        def bind(message: InboundMessage) -> InboundMessage:
+            _, source = self._bind(self._checked(message).source, found)
+            return replace(message, source=source)
+
+        return ProfileDoor(self._gateway.serving(found), bind)
+
+    def _checked(self, message: InboundMessage) -> InboundMessage:
+        """Raise unless it may come in."""
+        self._gateway.check_open()
+        check_access(message.source, vouched=self._surface.vouches)
+        _check_names(message)
+        return message
 
     def _bind(
         self, source: SessionSource, profile: Profile | None = None

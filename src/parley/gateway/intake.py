@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from parley.gateway.commands import Commands, looks_like_command
 from parley.gateway.delivery import Deliveries
@@ -16,6 +16,9 @@ from parley.sessions.key import encode_part
 from parley.sessions.policy import cutoff, is_trigger
 from parley.sessions.store import SessionStore
 from parley.storage.contract import InboxMessage, Receipt
+
+if TYPE_CHECKING:
+    from parley.gateway.requests import ProfileDoor
 
 __all__ = ["FrontDoor", "Intake", "Stopping"]
 
@@ -37,6 +40,12 @@ class FrontDoor(Protocol):
         """Who answers there."""
 
     async def status(self) -> GatewayStatus: ...
+
+    def profiles(self) -> tuple[str, ...]:
+        """The names of all that may be meant here, whether they can answer just now or not."""
+
+    def to(self, profile: str) -> ProfileDoor:
+        """The door of one of them, for a surface that knows itself who is meant."""
 
 
 class Intake:
@@ -63,11 +72,13 @@ class Intake:
         source = message.source
         policy = self._sessions.policy(source.platform)
         lane, name = self._sessions.key_for(source), _dedupe(message)
-        is_command = not message.internal and (
+        # What a program asks for is meant as it stands, and it says itself which session it means.
+        plain = not message.internal and message.request is None
+        is_command = plain and (
             looks_like_command(message.text) or is_trigger(policy, message.text)
         )
         # What comes by itself, such as a finished task, belongs to the conversation that began it.
-        over = None if message.internal or is_command else cutoff(policy, time.time())
+        over = cutoff(policy, time.time()) if plain and not is_command else None
         notice = begun_anew(source) if over is not None and policy.reset_notice else None
         receipt = await self._lanes.submit(
             lane,
@@ -84,9 +95,23 @@ class Intake:
             self._tally.accepted += 1
             if is_command:
                 await self._commands.run(lane, InboxMessage(receipt.inbox_id, message))
-            elif self._busy == "interrupt":
+            elif self._busy == "interrupt" and message.request is None:
                 await self._interrupt(lane, receipt.inbox_id)
         return receipt
+
+    def named(self, message: InboundMessage) -> tuple[str, str]:
+        """The lane that a message goes to, and the name it has there."""
+        return self._sessions.key_for(message.source), _dedupe(message)
+
+    async def withdraw(self, lane: str, name: str) -> bool:
+        """Nobody waits for the answer to this message any more; whether that ended anything."""
+        running = self._lanes.turn_of(lane)
+        said = running.said_so_far if running is not None else None
+        gone = await self._lanes.store.withdraw(lane, name, said=said)
+        if gone.turn is not None:
+            self._lanes.cancel(lane, gone.turn)
+        self._lanes.look_again()
+        return gone.dropped or gone.turn is not None
 
     async def _interrupt(self, lane: str, inbox_id: int) -> None:
         turn = self._lanes.turn_of(lane)

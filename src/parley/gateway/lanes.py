@@ -38,18 +38,26 @@ _GRACE_FOR_STOPPED = 5.0
 class RunningTurn:
     """A turn while it runs: its rows, fenced, and what it has said so far."""
 
-    __slots__ = ("_lanes", "claim", "messages", "more", "said")
+    __slots__ = ("_lanes", "claim", "messages", "more", "request", "said", "usage")
 
     def __init__(self, lanes: Lanes, claim: Claim) -> None:
         self._lanes = lanes
         self.claim = claim
         self.messages = list(claim.messages)
-        self.said = ""
+        self.said: list[str] = []
+        self.usage: Usage | None = None
         self.more = claim.more
+        # A request has its turn alone, so it is the first message's or nobody's.
+        self.request = claim.messages[0].message.request if claim.messages else None
 
     @property
     def said_so_far(self) -> Said:
-        return Said(self.claim.turn, self.said)
+        return Said(self.claim.turn, "".join(self.said))
+
+    def add_usage(self, usage: Usage) -> None:
+        """One more model call of this turn."""
+        before = self.usage
+        self.usage = usage if before is None else before + usage
 
     async def check(self) -> None:
         """Raise `LeaseLost` unless this turn is still the one its lane runs."""
@@ -94,7 +102,9 @@ class Lanes:
         self.store = store
         self.owner = owner
         self._platforms = tuple(platforms)
+        self._of_people = tuple(platforms)
         self._concurrency = concurrency
+        self._kept_for_people = concurrency // 10
         self._running: dict[str, tuple[RunningTurn, asyncio.Task[None]]] = {}
         self._ending: dict[str, set[asyncio.Task[None]]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -152,10 +162,12 @@ class Lanes:
     async def unschedule(self, job_id: str) -> bool:
         return await self.store.unschedule(job_id)
 
-    def attach(self, platform: str) -> None:
-        """Run the turns of this platform too."""
+    def attach(self, platform: str, *, for_people: bool = True) -> None:
+        """Run the turns of this platform too. Programs leave some room for people."""
         if platform not in self._platforms:
             self._platforms = (*self._platforms, platform)
+            if for_people:
+                self._of_people = (*self._of_people, platform)
             self._ready.set()
 
     def look_again(self) -> None:
@@ -235,13 +247,16 @@ class Lanes:
             if free <= 0:
                 self._full = True
                 continue
-            claims = await until_stored(
-                partial(self.store.claim, self.owner, free, self._platforms)
-            )
+            # The last places are for people: programs may ask for any number of turns at once.
+            is_tight = free <= self._kept_for_people
+            limit = free if is_tight else free - self._kept_for_people
+            platforms = self._of_people if is_tight else self._platforms
+            claims = await until_stored(partial(self.store.claim, self.owner, limit, platforms))
             for claim in claims:
                 self._start(claim, handler)
-            self._full = len(claims) == free
-            if self._full and len(self._tasks) < self._concurrency:
+            took_all = len(claims) == limit
+            self._full = is_tight or took_all
+            if took_all and len(self._tasks) < self._concurrency:
                 self._ready.set()
 
     def _start(self, claim: Claim, handler: Handler) -> None:

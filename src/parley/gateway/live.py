@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from parley.protocol import SessionSource, TextDelta, TurnEvent
+from parley.protocol import Failed, Final, Request, SessionSource, TextDelta, TurnEvent, Usage
 
 __all__ = ["Account", "Live", "LiveEvent", "TurnEnded", "TurnStarted"]
 
@@ -28,9 +28,14 @@ class TurnStarted:
 
 @dataclass(frozen=True, slots=True)
 class TurnEnded:
-    """Nothing more comes of this turn; its reply, if any, comes by the outbox."""
+    """Nothing more comes of this turn, and its end is stored. Its reply comes by the outbox.
+
+    A program that waits for it takes the `ending` instead, and what the turn's model calls used.
+    """
 
     stopped: bool = False
+    ending: Final | Failed | None = None
+    usage: Usage | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +47,10 @@ class LiveEvent:
     turn: int
     source: SessionSource
     event: TurnEvent | TurnStarted | TurnEnded
+    request: str | None = None
+    """The request of a program that this turn answers."""
+    lasting: bool = False
+    """Which goes on without its connection, and is written down."""
 
 
 class _Place:
@@ -104,12 +113,14 @@ class Live:
         turn: int,
         source: SessionSource,
         event: TurnEvent | TurnStarted | TurnEnded,
+        request: Request | None = None,
     ) -> None:
         subscriptions = self._subscriptions.get((source.platform, source.account))
         if not subscriptions:
             return
         self._number += 1
-        live = LiveEvent(self._number, lane, turn, source, event)
+        asked, lasts = (None, False) if request is None else (request.id, request.lasting)
+        live = LiveEvent(self._number, lane, turn, source, event, asked, lasts)
         for subscription in subscriptions:
             subscription.put(live)
 

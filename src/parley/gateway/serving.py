@@ -13,6 +13,7 @@ from functools import partial
 from parley import __version__
 from parley.backends.base import Backend
 from parley.config.settings import GatewayConfig, Settings
+from parley.gateway.approvals import Approvals
 from parley.gateway.commands import Commands
 from parley.gateway.delivery import Deliveries
 from parley.gateway.hosted import Hosted, HostedSurface
@@ -68,6 +69,7 @@ class Serving:
         self._backend = parts.backend
         self._owner = owner
         self._tally = tally
+        self.approvals = Approvals()
         self._sessions = SessionStore(house, settings.sessions, active=profile.name)
         self._lanes = Lanes(parts.store, owner=owner, concurrency=settings.gateway.running_turns)
         self._deliveries = Deliveries(profile, parts.store, owner=owner, live=live, tally=tally)
@@ -76,9 +78,10 @@ class Serving:
             store=parts.store,
             lanes=self._lanes,
             deliveries=self._deliveries,
+            approvals=self.approvals,
             models=parts.backend.models,
         )
-        self._intake = Intake(
+        self.intake = Intake(
             sessions=self._sessions,
             lanes=self._lanes,
             deliveries=self._deliveries,
@@ -92,6 +95,7 @@ class Serving:
             backend=parts.backend,
             live=live,
             deliveries=self._deliveries,
+            approvals=self.approvals,
             steers=settings.gateway.busy == "steer",
             tally=tally,
         )
@@ -101,7 +105,11 @@ class Serving:
     # ── in ──
 
     async def admit(self, message: InboundMessage) -> Receipt:
-        return await self._intake.admit(message)
+        return await self.intake.admit(message)
+
+    @property
+    def store(self) -> Store:
+        return self._store
 
     async def back(self, source: SessionSource) -> None:
         await self._deliveries.back(self._sessions.key_for(source), source.platform)
@@ -110,7 +118,8 @@ class Serving:
         """Answer by this account too, under the name that this profile has for it."""
         with profile_scope(self.profile):
             self._deliveries.attach(surface, account)
-            self._lanes.attach(surface.platform)
+            for_people = surface.supports_async_delivery
+            self._lanes.attach(surface.platform, for_people=for_people)
 
     def renew_surfaces(self) -> None:
         """Make those that could not start anew: a token may have been mended."""
@@ -127,9 +136,10 @@ class Serving:
 
     async def status(self) -> ProfileStatus:
         health = await self._store.health()
+        with profile_scope(self.profile):
+            who_answers = await self._backend.health()
         faults = [*self._broken.values()]
-        if health.fault is not None:
-            faults.append(health.fault)
+        faults += [fault for fault in (health.fault, who_answers) if fault]
         return ProfileStatus(
             name=self.profile.name,
             home=str(self.profile.home),
@@ -152,9 +162,11 @@ class Serving:
         """Take up what an earlier process left."""
         with profile_scope(self.profile):
             renamed = await self._store.adopt(self._sessions.namespace)
+            unwaited = await self._store.drop_unwaited()
             left = await self._store.recover(self._owner)
-            if renamed or left:
-                _log.info("resuming", extra={"turns": left, "renamed": renamed})
+            if renamed or left or unwaited:
+                told = {"turns": left, "renamed": renamed, "nobody_waits": unwaited}
+                _log.info("resuming", extra=told)
             await self._commands.recover()
             lanes = partial(self._lanes.serve, self._runner)
             self._tasks = [
@@ -197,12 +209,9 @@ class Serving:
             self._broken.pop(name, None)
 
     def _answered_by(self) -> str:
-        menu = self._backend.models
-        if menu is None:
-            return "a remote agent"
         try:
             with profile_scope(self.profile):
-                return menu.describe(None, None)
+                return self._backend.about()
         except (ParleyError, OSError) as error:
             return str(error)
 

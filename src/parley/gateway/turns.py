@@ -9,8 +9,10 @@ from dataclasses import replace
 from functools import partial
 from typing import Literal
 
-from parley.backends.base import Backend, Turn
+from parley.backends.base import Backend, PendingApproval, Turn
+from parley.gateway.approvals import Approvals
 from parley.gateway.delivery import Deliveries
+from parley.gateway.given import history_for
 from parley.gateway.lanes import RunningTurn
 from parley.gateway.live import Live, TurnEnded, TurnStarted
 from parley.gateway.persist import until_stored
@@ -25,11 +27,12 @@ from parley.protocol import (
     StepTaken,
     TextDelta,
     TextReset,
+    ToolCall,
     TurnEvent,
     Usage,
 )
-from parley.sessions.context import clear_session_vars, set_session_vars
-from parley.storage.contract import Draft, LeaseLost, Store, TurnEnd
+from parley.sessions.context import bound_turn
+from parley.storage.contract import Draft, LeaseLost, Store, StoreClosed, StoreError, TurnEnd
 
 __all__ = ["TurnRunner"]
 
@@ -49,6 +52,7 @@ class TurnRunner:
         backend: Backend,
         live: Live,
         deliveries: Deliveries,
+        approvals: Approvals,
         steers: bool,
         tally: Tally,
     ) -> None:
@@ -58,47 +62,43 @@ class TurnRunner:
         self._backend = backend
         self._live = live
         self._deliveries = deliveries
+        self._approvals = approvals
         self._steers = steers
         self._tally = tally
 
     async def __call__(self, running: RunningTurn) -> None:
         claim = running.claim
         self._tell(running, TurnStarted(resumed=claim.attempt > 1))
-        stopped = True
+        ended = TurnEnded(stopped=True)
         try:
             if claim.attempt > _MOST_ATTEMPTS:
                 sentence = "I gave up on this message: the gateway ended each time I tried."
-                await self._finish(running, Failed(sentence, cause="too many attempts"))
+                ending: Final | Failed = Failed(sentence, cause="too many attempts")
             else:
-                await self._answer(running)
-            stopped = False
+                ending = await self._answer(running)
+            ending = await self._finish(running, ending)
+            ended = TurnEnded(ending=ending, usage=running.usage)
         finally:
-            self._tell(running, TurnEnded(stopped=stopped))
+            self._tell(running, ended)
 
-    async def _answer(self, running: RunningTurn) -> None:
+    async def _answer(self, running: RunningTurn) -> Final | Failed:
         turn = await self._read(running)
-        source = turn.source
-        tokens = set_session_vars(
+        bound = bound_turn(
+            turn.source,
             async_delivery=turn.async_delivery,
-            profile=self._profile.name,
-            platform=source.platform,
-            chat_id=source.chat_id,
-            thread_id=source.thread_id,
-            user_id=source.user_id,
             session_key=turn.session_key,
             session_id=turn.session_id,
+            memory_key=turn.request.memory_key if turn.request is not None else None,
         )
         try:
-            ending = await self._follow(running, turn)
+            with bound:
+                return await self._follow(running, turn)
         except (LeaseLost, asyncio.CancelledError):
             raise
         except Exception as error:  # noqa: BLE001 - supervisor: a backend's fault ends its turn only
             _log.exception("backend_crashed", extra={"turn": turn.id, "lane": turn.session_key})
             sentence = "Something went wrong inside Parley; the log has the details."
-            ending = Failed(sentence, cause=repr(error))
-        finally:
-            clear_session_vars(tokens)
-        await self._finish(running, ending)
+            return Failed(sentence, cause=repr(error))
 
     async def _read(self, running: RunningTurn) -> Turn:
         claim = running.claim
@@ -106,9 +106,17 @@ class TurnRunner:
         # Whose turn it is was decided at admission; its row may be older than the profile's name.
         source = replace(claim.source, profile=self._profile.name)
         surface = self._deliveries.surface(source)
+        request = running.request
+        history = remembered.history
+        if request is not None:
+            history = history_for(history, request.earlier, whole=request.whole)
+        asks = surface is not None and surface.can_ask if request is None else request.can_ask
+
+        def ask(call: ToolCall, question: str) -> PendingApproval:
+            return self._approvals.ask(claim.lane, claim.turn, call, question)
 
         async def steer() -> tuple[ChatMessage, ...]:
-            if not self._steers:
+            if not self._steers or request is not None:
                 return ()
             return tuple(
                 ChatMessage("user", taken.message.text, attachments=taken.message.attachments)
@@ -122,13 +130,15 @@ class TurnRunner:
             session_key=claim.lane,
             session_id=claim.session,
             source=source,
-            history=remembered.history,
+            history=history,
             progress=tuple(entry.message for entry in remembered.progress),
             provider=remembered.provider,
             model=remembered.model,
             async_delivery=surface is not None and surface.supports_async_delivery,
             steer=steer,
             check=running.check,
+            request=request,
+            ask=ask if asks else None,
         )
 
     async def _follow(self, running: RunningTurn, turn: Turn) -> Final | Failed:
@@ -137,14 +147,14 @@ class TurnRunner:
             async for event in events:
                 match event:
                     case TextDelta(text=text):
-                        running.said += text
+                        running.said.append(text)
                     case TextReset():
-                        running.said = ""
+                        running.said.clear()
                     case StepTaken(messages=messages, usage=usage):
                         await running.step(messages, usage)
-                        self._count(usage)
-                        running.said = ""
-                    case HistoryTrimmed(keep_from=keep_from):
+                        self._count(running, usage)
+                        running.said.clear()
+                    case HistoryTrimmed(keep_from=keep_from) if keep_from:
                         move = partial(self._store.move_window, turn.session_id, keep_from)
                         await until_stored(move)
                     case Final() | Failed():
@@ -154,36 +164,55 @@ class TurnRunner:
                 self._tell(running, event)
         return Failed("The agent ended without an answer; please try again.", cause="no final")
 
-    async def _finish(self, running: RunningTurn, ending: Final | Failed) -> None:
+    async def _finish(self, running: RunningTurn, ending: Final | Failed) -> Final | Failed:
+        """Store how the turn ended; returns what is stored."""
+        try:
+            await self._commit(running, ending)
+        except (LeaseLost, StoreError, StoreClosed):
+            raise
+        except Exception as error:  # noqa: BLE001 - asked again, the model would cost as much again
+            _log.exception("answer_not_stored", extra={"turn": running.claim.turn})
+            sentence = "The answer could not be stored; the log has the details."
+            ending = Failed(sentence, cause=repr(error))
+            await self._commit(running, ending)
+        return ending
+
+    async def _commit(self, running: RunningTurn, ending: Final | Failed) -> None:
         claim = running.claim
         if isinstance(ending, Failed):
             _log.warning(
                 "turn_failed", extra={"turn": claim.turn, "lane": claim.lane, "cause": ending.cause}
             )
             said = ChatMessage("assistant", ending.sentence, note="failed")
-            end = TurnEnd(
-                "failed", (said,), (self._draft(running, ending.sentence, "error"),), ending.usage
-            )
+            drafts = self._drafts(running, ending.sentence, "error")
+            end = TurnEnd("failed", (said,), drafts, ending.usage)
         else:
-            said = ChatMessage("assistant", ending.text)
-            draft = self._draft(running, ending.text, "reply")
-            end = TurnEnd("done", (said,), (draft,), ending.usage)
+            said = ChatMessage("assistant", ending.text, tool_calls=ending.calls)
+            drafts = self._drafts(running, ending.text, "reply")
+            end = TurnEnd("done", (said,), drafts, ending.usage)
         leased = await running.commit(end)
-        self._count(ending.usage)
+        self._count(running, ending.usage)
         if isinstance(ending, Failed):
             self._tally.failed += 1
         else:
             self._tally.answered += 1
-        self._deliveries.hand_over(leased, claim.source.platform)
+        if drafts:
+            self._deliveries.hand_over(leased, claim.source.platform)
 
-    def _count(self, usage: Usage | None) -> None:
+    def _count(self, running: RunningTurn, usage: Usage | None) -> None:
         if usage is not None:
+            running.add_usage(usage)
             self._tally.input_tokens += usage.input_tokens
             self._tally.output_tokens += usage.output_tokens
 
-    def _draft(self, running: RunningTurn, text: str, kind: Literal["reply", "error"]) -> Draft:
+    def _drafts(
+        self, running: RunningTurn, text: str, kind: Literal["reply", "error"]
+    ) -> tuple[Draft, ...]:
+        """What goes out later; a program that asked takes its answer from the turn's end."""
         claim = running.claim
-        return Draft(
+        if running.request is not None:
+            return ()
+        draft = Draft(
             dedupe=f"turn:{claim.turn}",
             source=claim.source,
             text=text,
@@ -191,7 +220,8 @@ class TurnRunner:
             answers=tuple(taken.message.event_id for taken in running.messages),
             handover=self._deliveries.knows_repeats(claim.source),
         )
+        return (draft,)
 
     def _tell(self, running: RunningTurn, event: TurnEvent | TurnStarted | TurnEnded) -> None:
         claim = running.claim
-        self._live.publish(claim.lane, claim.turn, claim.source, event)
+        self._live.publish(claim.lane, claim.turn, claim.source, event, running.request)

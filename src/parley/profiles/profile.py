@@ -57,6 +57,11 @@ class Profile(NamedTuple):
         return self.home / "workspace"
 
     @property
+    def attachments(self) -> Path:
+        """Files that came with messages."""
+        return self.home / "attachments"
+
+    @property
     def memory(self) -> Path:
         return self.home / "memory"
 

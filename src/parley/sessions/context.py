@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from contextvars import ContextVar, Token
 from dataclasses import dataclass, field
+
+from parley.protocol import SessionSource
 
 __all__ = [
     "SessionTokens",
     "async_delivery_supported",
+    "bound_turn",
     "clear_session_vars",
     "get_session_env",
     "set_session_vars",
@@ -36,6 +40,36 @@ def set_session_vars(*, async_delivery: bool = True, **values: str | None) -> Se
 def clear_session_vars(tokens: SessionTokens) -> None:
     """Unbind; what was bound before `set_session_vars` holds again."""
     _running.reset(tokens)
+
+
+@contextmanager
+def bound_turn(
+    source: SessionSource,
+    *,
+    async_delivery: bool,
+    session_key: str,
+    session_id: str,
+    memory_key: str | None = None,
+) -> Iterator[None]:
+    """The one way a turn is bound, whichever surface it came by, and for no longer than it runs.
+
+    What the channel can do is said here, of this turn: the same session may go on elsewhere.
+    """
+    tokens = set_session_vars(
+        async_delivery=async_delivery,
+        profile=source.profile,
+        platform=source.platform,
+        chat_id=source.chat_id,
+        thread_id=source.thread_id,
+        user_id=source.user_id,
+        session_key=session_key,
+        session_id=session_id,
+        memory_key=memory_key,
+    )
+    try:
+        yield
+    finally:
+        clear_session_vars(tokens)
 
 
 def get_session_env(name: str) -> str:

@@ -30,8 +30,9 @@ MOST_BYTES: Final = 16 * 1024**3
 MOST_FILES: Final = 100_000
 NEVER: Final = frozenset(
     # What only matters while it is served, what SQLite keeps beside a database, and, in the home
-    # of the default profile, what is not of that profile.
+    # of the default profile, what is not of that profile. API keys open one profile in one place.
     {"run", "parley.db-wal", "parley.db-shm", "profiles", "archive", "active_profile"}
+    | {"api_keys.json", "api.key"}
 )
 _DATABASE: Final = "parley.db"
 _MAY_BE_LINKS: Final = frozenset({"config.yaml", "SOUL.md", ".env", _DATABASE})

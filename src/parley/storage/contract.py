@@ -7,9 +7,9 @@ the one its lane is running.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Protocol, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias
 
 from parley.protocol import ChatMessage, InboundMessage, ParleyError, SessionSource, Usage
 
@@ -31,6 +31,9 @@ __all__ = [
     "RateLimit",
     "Recall",
     "Receipt",
+    "RequestEvent",
+    "RequestRecord",
+    "RequestState",
     "ResumeSession",
     "RetryTurn",
     "Said",
@@ -45,7 +48,9 @@ __all__ = [
     "StoreHealth",
     "StoreUnavailable",
     "TurnEnd",
+    "TurnResult",
     "UndoTurn",
+    "Withdrawn",
     "Work",
 ]
 
@@ -312,6 +317,73 @@ class Outcome:
     refused: bool = False
 
 
+# ── requests of programs ──────────────────────────────────────────────────────────────────────
+
+RequestState: TypeAlias = Literal["queued", "running", "stopping", "done", "failed", "stopped"]
+
+
+@dataclass(frozen=True, slots=True)
+class RequestRecord:
+    """A request of a program that outlives its connection, and what became of it.
+
+    Once it has ended and `expires_at` has passed, it is there no more.
+    """
+
+    id: str
+    kind: str
+    """`run`, `response` or `chat`."""
+    owner: str
+    """Whose it is: the name of the API key."""
+    lane: str
+    dedupe: str
+    """The name its message is submitted under."""
+    state: RequestState
+    body: Mapping[str, Any]
+    """What the surface keeps of what was asked."""
+    result: Mapping[str, Any] | None
+    key: str | None
+    """Under which the program may ask again: one request has it."""
+    fingerprint: str | None
+    """Of the body that came with the key."""
+    expires_at: float | None
+    created_at: float
+    ended_at: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class RequestEvent:
+    """One line of a request's log. The first has the number 1."""
+
+    number: int
+    kind: str
+    data: Mapping[str, Any]
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class TurnResult:
+    """What became of a message. Without a turn it waits, or was dropped, or was deleted.
+
+    A turn that was undone counts as stopped, and nothing of it is left.
+    """
+
+    state: Literal["queued", "running", "done", "failed", "stopped", "dropped"]
+    turn: int | None = None
+    session: str | None = None
+    messages: tuple[ChatMessage, ...] = ()
+    """What the turn added to the transcript, in order, beginning with what was asked."""
+    usage: Usage | None = None
+    """The sums of its model calls; provider and model are those of the last one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Withdrawn:
+    """What was given up: a message that waited, or the turn that ran for it, or nothing."""
+
+    dropped: bool = False
+    turn: int | None = None
+
+
 # ── time ──────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -383,7 +455,8 @@ class Store(Protocol):
     async def absorb(self, claim: Claim) -> tuple[InboxMessage, ...]:
         """Take the messages that wait behind this turn into it, and into the transcript.
 
-        Up to the first that came in by another account: the turn's reply goes to one.
+        Up to the first that came in by another account: the turn's reply goes to one. The
+        request of a program has a turn of its own, which takes in nothing.
         """
 
     async def step(
@@ -436,10 +509,11 @@ class Store(Protocol):
     async def find_sessions(self, prefix: str, *, lane: str | None = None) -> list[SessionRecord]:
         """Sessions whose id begins with `prefix`."""
 
-    async def delete_session(self, session: str) -> bool:
+    async def delete_session(self, session: str, *, requests: bool = True) -> bool:
         """Remove a session and all that was said in it; False when it is running.
 
-        It is while a turn of it runs, or work in the background.
+        It is while a turn of it runs, or work in the background. Requests whose turns were in
+        it go with it, or with `requests` False stay with their results.
         """
 
     # background work
@@ -450,6 +524,63 @@ class Store(Protocol):
         """The work is over; False when it was before."""
 
     async def works(self, session: str) -> list[Work]: ...
+
+    # requests of programs
+    async def open_request(self, record: RequestRecord) -> tuple[RequestRecord, bool]:
+        """Store it, unless its key or its id is there already: then that one, and False."""
+
+    async def request(self, id: str) -> RequestRecord | None: ...
+    async def mark_request(self, id: str, state: Literal["queued", "running", "stopping"]) -> bool:
+        """What it is doing; False when it has ended, or is not there."""
+
+    async def finish_request(
+        self,
+        id: str,
+        state: Literal["done", "failed", "stopped"],
+        result: Mapping[str, Any] | None,
+        events: Sequence[tuple[str, Mapping[str, Any]]] = (),
+    ) -> list[RequestEvent] | None:
+        """The end of it, once: state, result and the last events in one transaction.
+
+        None when it had ended before, or is not there.
+        """
+
+    async def delete_request(self, id: str) -> bool:
+        """Remove it and its log; False when it is not there."""
+
+    async def add_request_events(
+        self, id: str, events: Sequence[tuple[str, Mapping[str, Any]]]
+    ) -> list[RequestEvent]:
+        """Append to its log, numbered without a gap; nothing when it has ended or is not there."""
+
+    async def request_events(
+        self, id: str, *, after: int = 0, limit: int = 500
+    ) -> list[RequestEvent]:
+        """Its log behind the event `after`, so many at a time."""
+
+    async def last_request_event(self, id: str) -> int:
+        """The number of the newest line in its log; 0 when there is none."""
+
+    async def open_requests(self) -> list[RequestRecord]:
+        """Those that have not ended, oldest first."""
+
+    async def prune_requests(self, now: float) -> int:
+        """Remove some hundreds of those that are there no more; 0 when there are none left."""
+
+    async def turn_result(self, dedupe: str) -> TurnResult | None:
+        """What became of the message submitted under this name; None when none was."""
+
+    async def withdraw(self, lane: str, dedupe: str, *, said: Said | None = None) -> Withdrawn:
+        """Whoever asked is gone: drop the message if it waits, else end its turn if that runs.
+
+        The turn is ended as by `stop`. Another turn of the lane is left alone.
+        """
+
+    async def drop_unwaited(self) -> int:
+        """Give up every message and turn whose request is not `lasting`; count them.
+
+        For the start: whoever waited for them waited at a process that is gone.
+        """
 
     # out
     async def resume_sends(self, platform: str, owner: str, *, repeats: bool) -> None:

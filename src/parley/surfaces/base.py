@@ -24,6 +24,9 @@ class Surface(ABC):
     knows_repeats: ClassVar[bool] = False
     """Whether the same delivery sent twice is shown once."""
 
+    can_ask: ClassVar[bool] = False
+    """Whether a person there sees a question of the running turn, and can answer it."""
+
     vouches: ClassVar[bool] = False
     """Whether the surface itself makes sure that every sender may speak."""
 

@@ -16,13 +16,16 @@ from tests.servers.scripted_model import Reply, ScriptedModel
 MARK = {"cache_control": {"type": "ephemeral"}}
 
 
-def claude(server: ScriptedModel, *, base_url: str | None = None) -> AnthropicProvider:
+def claude(
+    server: ScriptedModel, *, base_url: str | None = None, temperature: float | None = None
+) -> AnthropicProvider:
     return AnthropicProvider(
         "claude",
         base_url=base_url or f"http://127.0.0.1:{server.port}",
         api_key=KEY,
         model="c-1",
         context_window=200_000,
+        temperature=temperature,
         timeout_seconds=5,
     )
 

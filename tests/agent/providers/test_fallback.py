@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from contextlib import aclosing
+from dataclasses import replace
 
 import pytest
 
 from parley.agent.providers.base import ModelReply, Provider
 from parley.agent.providers.fallback import FallbackProvider
 from parley.agent.providers.openai import OpenAIProvider
-from parley.protocol import TextDelta, TextReset
+from parley.protocol import TextDelta, TextReset, Wishes
 from tests.agent.providers.builders import (
     NOW,
     ask,
@@ -29,6 +30,17 @@ def nobody(label: str = "gone") -> Provider:
         api_key=None,
         model="m",
         context_window=8192,
+    )
+
+
+def without_tools(server: ScriptedModel) -> Provider:
+    return OpenAIProvider(
+        "plain",
+        base_url=server.base_url,
+        api_key=None,
+        model="m",
+        context_window=8192,
+        offers_tools=False,
     )
 
 
@@ -67,6 +79,26 @@ async def test_a_refused_request_is_not_passed_on() -> None:
     assert "one" in str(error)
 
 
+async def test_what_the_first_does_not_support_is_told_and_not_hidden() -> None:
+    refusal = Reply(status=400, body='{"error": {"message": "stop is not supported"}}')
+    request = replace(ask(), wishes=Wishes(stop=("x",)))
+    async with ScriptedModel(lambda _: refusal) as bad, ScriptedModel() as good:
+        error = await failure(FallbackProvider([openai(bad, label="one"), openai(good)]), request)
+        assert (error.kind, good.total) == ("unsupported", 0)
+    assert str(error).startswith("one's model scripted does not offer `stop`")
+
+
+@pytest.mark.parametrize("wishes", [Wishes(tool="now"), Wishes(tool_choice="required")])
+async def test_a_call_that_must_be_is_not_asked_of_one_without_tools(wishes: Wishes) -> None:
+    async with ScriptedModel() as server:
+        plain = without_tools(server)
+        request = replace(ask(tools=(NOW,)), wishes=wishes)
+        error = await failure(FallbackProvider([plain, openai(server)]), request)
+    assert (error.kind, server.total) == ("unsupported", 0)
+    assert "plain" in str(error)
+    assert "`tool_choice`" in str(error)
+
+
 @pytest.mark.parametrize(("window", "helps"), [(4096, False), (8192, False), (32_000, True)])
 async def test_what_is_too_long_goes_only_to_a_larger_window(window: int, helps: bool) -> None:
     async with ScriptedModel(lambda _: Reply(status=413)) as small, ScriptedModel() as other:
@@ -92,15 +124,7 @@ async def test_when_all_fail_one_sentence_names_each() -> None:
 
 async def test_one_that_takes_no_tools_is_offered_none() -> None:
     async with ScriptedModel() as server:
-        plain = OpenAIProvider(
-            "plain",
-            base_url=server.base_url,
-            api_key=None,
-            model="m",
-            context_window=8192,
-            offers_tools=False,
-        )
-        await final(FallbackProvider([nobody(), plain]), ask(tools=(NOW,)))
+        await final(FallbackProvider([nobody(), without_tools(server)]), ask(tools=(NOW,)))
     assert "tools" not in server.requests[0].json
 
 

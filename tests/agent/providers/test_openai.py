@@ -70,7 +70,10 @@ async def test_the_request_holds_what_the_format_asks_for() -> None:
             },
             {"role": "tool", "tool_call_id": "c1", "content": "noon"},
             {"role": "assistant", "content": "It is noon."},
-            {"role": "user", "content": "see\n[file: a.txt, text/plain, 3 bytes]"},
+            {
+                "role": "user",
+                "content": "see\n[file: a.txt, text/plain, 3 bytes; it is no longer there]",
+            },
         ],
         "tools": [
             {

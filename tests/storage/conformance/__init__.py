@@ -11,6 +11,8 @@ from tests.storage.conformance.durability import DurabilityPromises
 from tests.storage.conformance.fences import FencePromises
 from tests.storage.conformance.lanes import LanePromises
 from tests.storage.conformance.outbox import OutboxPromises
+from tests.storage.conformance.programs import ProgramPromises
+from tests.storage.conformance.requests import RequestPromises
 from tests.storage.conformance.sessions import SessionPromises
 from tests.storage.conformance.time import TimePromises
 
@@ -26,6 +28,8 @@ class StoreConformance(
     SessionPromises,
     AnewPromises,
     AdoptionPromises,
+    ProgramPromises,
+    RequestPromises,
     TimePromises,
 ):
     """Every promise of the contract."""

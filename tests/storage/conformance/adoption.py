@@ -11,6 +11,7 @@ from tests.builders import PLATFORM, a_draft, a_message, say
 from tests.storage.conformance.base import (
     OWNER,
     OpenStore,
+    a_record,
     claim_one,
     command,
     converse,
@@ -121,6 +122,15 @@ class AdoptionPromises:
         assert await store.adopt("coder") == 0
         await store.tick()
         assert (await claim_one(store)).lane == CODER
+
+    @pytest.mark.parametrize("spoken_in", [True, False])
+    async def test_requests_follow_their_lane(self, store: Store, spoken_in: bool) -> None:
+        if spoken_in:
+            await say(store, "hello", chat=MAIN)
+        await store.open_request(a_record("one", lane=MAIN))
+        await store.open_request(a_record("other", lane="c1"))
+        assert await store.adopt("coder") == spoken_in
+        assert [record.lane for record in await store.open_requests()] == [CODER, "c1"]
 
     async def test_commands_and_work_follow_their_lane(self, store: Store) -> None:
         await converse(store, "hello", "hi", chat=MAIN)

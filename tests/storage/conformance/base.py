@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+import time
+from dataclasses import replace
+from typing import Any, Protocol
 
-from parley.protocol import ChatMessage
-from parley.storage.contract import Claim, Draft, Effect, Outcome, RateLimit, SessionRecord, Store
+from parley.protocol import ChatMessage, InboundMessage, Request
+from parley.storage.contract import (
+    Claim,
+    Draft,
+    Effect,
+    Outcome,
+    RateLimit,
+    Receipt,
+    RequestRecord,
+    SessionRecord,
+    Store,
+)
 from tests.builders import PLATFORM, a_draft, a_message, an_end, event_name, say
 
 OWNER = "owner-1"
@@ -74,3 +86,44 @@ async def waiting_replies(store: Store, *, owner: str = OWNER) -> list[str]:
 
 def spoken(text: str) -> ChatMessage:
     return ChatMessage("assistant", text)
+
+
+def asked(text: str) -> ChatMessage:
+    return ChatMessage("user", text)
+
+
+def a_program_message(
+    *messages: ChatMessage, chat: str = "c1", lasting: bool = False
+) -> InboundMessage:
+    """A program asks, and tells what was said before."""
+    text = messages[-1].text
+    request = Request(f"id of {text}", messages, lasting=lasting)
+    return replace(a_message(text, chat=chat), request=request)
+
+
+async def ask(
+    store: Store, *messages: ChatMessage, chat: str = "c1", lasting: bool = False
+) -> Receipt:
+    """A program asks in a chat; its message is named as one of a person would be."""
+    message = a_program_message(*messages, chat=chat, lasting=lasting)
+    return await store.submit(chat, event_name(message.text, chat=chat), message)
+
+
+def a_record(name: str = "one", **changed: Any) -> RequestRecord:
+    """A request that was just made."""
+    record = RequestRecord(
+        id=f"run_{name}",
+        kind="run",
+        owner="alice",
+        lane="c1",
+        dedupe=event_name(name),
+        state="queued",
+        body={"model": "main", "stream": False},
+        result=None,
+        key=None,
+        fingerprint=None,
+        expires_at=None,
+        created_at=time.time(),
+        ended_at=None,
+    )
+    return replace(record, **changed)

@@ -1,8 +1,9 @@
 """Random operations on a store beside a tiny model of it in memory.
 
 Whatever the order of events: no message is lost, none is answered twice, the order of a lane is
-kept, a lane runs at most one turn, and a session ends between turns only. Names of lanes change
-with the namespace; what is in them does not.
+kept, a lane runs at most one turn, and a session ends between turns only. A program's message is
+alone in its turn, and only what nobody waits for is given up. Names of lanes change with the
+namespace; what is in them does not.
 """
 
 from __future__ import annotations
@@ -12,14 +13,24 @@ import time
 from abc import abstractmethod
 from collections.abc import Awaitable
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import TypeVar
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from parley.storage.contract import Claim, LeaseLost, NewSession, Nothing, StopTurn, Store, TurnEnd
+from parley.storage.contract import (
+    Claim,
+    LeaseLost,
+    NewSession,
+    Nothing,
+    StopTurn,
+    Store,
+    TurnEnd,
+    Withdrawn,
+)
 from tests.builders import PLATFORM, a_draft, a_message, event_name
-from tests.storage.conformance.base import spoken
+from tests.storage.conformance.base import a_program_message, asked, spoken
 
 T = TypeVar("T")
 
@@ -63,6 +74,8 @@ class LaneMachine(RuleBasedStateMachine):
         self.owner = 1
         self.said = 0
         self.namespace = "main"
+        self.programs: dict[str, bool] = {}
+        """The texts that programs sent, and whether they last."""
 
     @abstractmethod
     def open_store(self) -> Awaitable[Store]:
@@ -101,6 +114,51 @@ class LaneMachine(RuleBasedStateMachine):
             model.begin_session()
         model.exists = True
         model.waiting.append(text)
+
+    @rule(lane=LANES, lasting=st.booleans(), told=st.booleans())
+    def a_program_asks(self, lane: str, lasting: bool, told: bool) -> None:
+        self.said += 1
+        text = str(self.said)
+        earlier = (asked("earlier"), spoken("reply")) if told else ()
+        message = a_program_message(*earlier, asked(text), chat=lane, lasting=lasting)
+        name = event_name(text, chat=lane)
+        assert self.do(self.store.submit(self._name(lane), name, message)).state == "queued"
+        self.lanes[lane].exists = True
+        self.lanes[lane].waiting.append(text)
+        self.programs[text] = lasting
+
+    @precondition(lambda self: self.said > 0)
+    @rule(lane=LANES, data=st.data())
+    def withdraw(self, lane: str, data: st.DataObject) -> None:
+        model = self.lanes[lane]
+        texts = [*model.waiting, *model.running, *model.over]
+        if not texts:
+            return
+        text = data.draw(st.sampled_from(texts))
+        name = event_name(text, chat=lane)
+        withdrawn = self.do(self.store.withdraw(self._name(lane), name))
+        if text in model.waiting:
+            assert withdrawn == Withdrawn(dropped=True)
+            model.waiting.remove(text)
+            model.over.append(text)
+        elif text in model.running:
+            assert withdrawn == Withdrawn(turn=model.turn)
+            self._over(lane)
+        else:
+            assert withdrawn == Withdrawn()
+
+    @rule()
+    def nobody_waits_any_more(self) -> None:
+        given_up = 0
+        for lane, model in self.lanes.items():
+            gone = [text for text in model.waiting if self.programs.get(text) is False]
+            model.waiting = [text for text in model.waiting if text not in gone]
+            model.over += gone
+            given_up += len(gone)
+            if any(self.programs.get(text) is False for text in model.running):
+                given_up += 1
+                self._over(lane)
+        assert self.do(self.store.drop_unwaited()) == given_up
 
     @precondition(lambda self: self.said > 0)
     @rule(lane=LANES)
@@ -155,9 +213,12 @@ class LaneMachine(RuleBasedStateMachine):
         model = self.lanes[self._lane(claim)]
         assert self.do(self.store.peek(claim)) == len(model.waiting)
         taken = self.do(self.store.absorb(claim))
-        assert [message.message.text for message in taken] == model.waiting
-        model.running += model.waiting
-        model.waiting = []
+        wanted: list[str] = []
+        if not any(text in self.programs for text in model.running):
+            wanted = [*takewhile(lambda text: text not in self.programs, model.waiting)]
+        assert [message.message.text for message in taken] == wanted
+        model.running += wanted
+        model.waiting = model.waiting[len(wanted) :]
 
     @precondition(lambda self: self.held)
     @rule(data=st.data())

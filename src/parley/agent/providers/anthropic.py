@@ -6,11 +6,18 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 
 from parley.agent.providers.anthropic_messages import render_messages, render_system, render_tools
+from parley.agent.providers.attachments import PDF, Loaded, Takes
 from parley.agent.providers.base import ModelEvent, ModelReply, ModelRequest, ProviderError
 from parley.agent.providers.calls import new_call_id, parse_arguments
 from parley.agent.providers.http import DONE, JsonObject, encode
 from parley.agent.providers.remote import RemoteProvider
 from parley.agent.providers.render import arguments_text, count, output_limit
+from parley.agent.providers.wishes import (
+    anthropic_options,
+    check_tool_choice,
+    json_schema_of,
+    unsupported,
+)
 from parley.protocol import TextDelta, ToolCall, Usage
 
 __all__ = ["AnthropicProvider"]
@@ -23,6 +30,10 @@ class AnthropicProvider(RemoteProvider):
     """One model of one server that speaks the Messages format."""
 
     @property
+    def _takes(self) -> Takes:
+        return Takes(pictures=True, documents=frozenset({PDF}))
+
+    @property
     def _path(self) -> str:
         return "/messages" if self._server.path.endswith("/v1") else "/v1/messages"
 
@@ -32,32 +43,55 @@ class AnthropicProvider(RemoteProvider):
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         """Yield the reply's text as it comes, then the whole reply."""
+        check_tool_choice(request)
+        if json_schema_of(request) is not None:
+            raise unsupported(f"{self._label}'s model {self._model}", "response_format")
         reply = _Reply()
-        try:
-            async with aclosing(self._server.objects(self._path, self._payload(request))) as items:
-                async for item in items:
-                    if item is DONE:
-                        reply.is_over = True
-                    elif item.get("type") == "error":
-                        raise self._server.error(item.get("error"))
-                    elif text := reply.add(item):
-                        yield TextDelta(text)
-        except ProviderError as error:
-            if not reply.stop_reason or error.kind not in {"broken", "timeout"}:
-                raise
+        last_only = self._is_blind
+        while True:
+            payload = await self._encoded(request, last_only=last_only)
+            try:
+                async with aclosing(self._server.objects(self._path, payload)) as items:
+                    async for item in items:
+                        if item is DONE:
+                            reply.is_over = True
+                        elif item.get("type") == "error":
+                            raise self._server.error(item.get("error"))
+                        elif text := reply.add(item):
+                            yield TextDelta(text)
+                break
+            except ProviderError as error:
+                if reply.stop_reason and error.kind in {"broken", "timeout"}:
+                    break
+                if reply.has_begun:
+                    raise
+                if not last_only and self._may_do_with_last(request, error):
+                    last_only = True
+                    continue
+                explained = self._explained(request, error)
+                if explained is error:
+                    raise
+                raise explained from error
         yield self._finish(reply)
 
-    def _payload(self, request: ModelRequest) -> bytes:
+    def _payload(self, request: ModelRequest, files: Loaded | None = None) -> bytes:
         limit = output_limit(request.max_output_tokens, self._max_output_tokens)
         body: JsonObject = {"model": self._model, "max_tokens": limit or _DEFAULT_OUTPUT_TOKENS}
         if request.tools:
             body["tools"] = render_tools(request.tools)
         if request.system.strip():
             body["system"] = render_system(request.system)
-        body["messages"] = render_messages(request.messages, with_tools=bool(request.tools))
+        body["messages"] = render_messages(
+            request.messages, with_tools=bool(request.tools), files=files
+        )
         body["stream"] = True
-        if self._temperature is not None:
-            body["temperature"] = min(self._temperature, 1.0)  # the format goes no higher
+        options = anthropic_options(request)
+        # Later models take either of the two, and what a program wants goes first.
+        if self._temperature is not None and "top_p" not in options:
+            options = {"temperature": self._temperature, **options}
+        if "temperature" in options:
+            options["temperature"] = min(options["temperature"], 1.0)  # it goes no higher
+        body |= options
         return encode(body)
 
     def _finish(self, reply: _Reply) -> ModelReply:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+from base64 import b64encode
 from collections.abc import Iterable, Sequence
 
+from parley.agent.providers.attachments import Loaded, Shown, named, parts_of, with_parts
 from parley.agent.providers.base import ToolSpec
 from parley.agent.providers.http import JsonObject
-from parley.agent.providers.render import arguments_text, says_nothing, text_of
+from parley.agent.providers.render import arguments_text, says_nothing
 from parley.protocol import ChatMessage
 
 __all__ = ["render_messages", "render_system", "render_tools"]
@@ -30,17 +32,22 @@ def render_tools(tools: Iterable[ToolSpec]) -> list[JsonObject]:
     ]
 
 
-def render_messages(messages: Sequence[ChatMessage], *, with_tools: bool) -> list[JsonObject]:
+def render_messages(
+    messages: Sequence[ChatMessage], *, with_tools: bool, files: Loaded | None = None
+) -> list[JsonObject]:
     """The transcript in turns of user and assistant, the last user ones marked for the cache.
 
     Without tools in the request the format refuses blocks of earlier calls: they become text.
     """
     turns: list[JsonObject] = []
-    for message in messages:
+    for place, message in enumerate(messages):
         if says_nothing(message):
             continue
         role = "assistant" if message.role == "assistant" else "user"
-        blocks = _blocks(message) if with_tools else _plain_blocks(message)
+        if message.attachments and files is not None and message.role == "user":
+            blocks = _blocks_with_files(message, place, files)
+        else:
+            blocks = _blocks(message) if with_tools else _plain_blocks(message)
         if turns and turns[-1]["role"] == role:
             turns[-1]["content"].extend(blocks)
         else:
@@ -58,7 +65,7 @@ def _blocks(message: ChatMessage) -> list[JsonObject]:
         if message.text.strip():
             block["content"] = message.text
         return [block]
-    text = text_of(message)
+    text = named(message)
     blocks: list[JsonObject] = [_text_block(text)] if text.strip() else []
     blocks.extend(
         {
@@ -72,11 +79,33 @@ def _blocks(message: ChatMessage) -> list[JsonObject]:
     return blocks or [_text_block(_NO_TEXT)]
 
 
+def _blocks_with_files(message: ChatMessage, place: int, files: Loaded) -> list[JsonObject]:
+    parts = list(parts_of(message, place, files))
+    text = with_parts(message.text, parts)
+    blocks = [_shown_block(part) for part in parts if isinstance(part, Shown)]
+    if text.strip():
+        blocks.insert(0, _text_block(text))
+    return blocks or [_text_block(_NO_TEXT)]
+
+
+def _shown_block(part: Shown) -> JsonObject:
+    if part.url:
+        return {"type": "image", "source": {"type": "url", "url": part.url}}
+    source = {
+        "type": "base64",
+        "media_type": part.media_type,
+        "data": b64encode(part.data).decode(),
+    }
+    if part.kind == "picture":
+        return {"type": "image", "source": source}
+    return {"type": "document", "source": source, "title": part.name}
+
+
 def _plain_blocks(message: ChatMessage) -> list[JsonObject]:
     if message.role == "tool":
         return [_text_block(f"[result of {message.tool_name or 'a tool'}] {message.text}")]
     calls = (f"[used {c.name} {arguments_text(c.arguments)}]" for c in message.tool_calls)
-    text = "\n".join([*filter(str.strip, [text_of(message)]), *calls])
+    text = "\n".join([*filter(str.strip, [named(message)]), *calls])
     return [_text_block(text or _NO_TEXT)]
 
 

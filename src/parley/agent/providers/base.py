@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass
-from typing import Any, Literal, Protocol, TypeAlias
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from typing import Literal, Protocol, TypeAlias
 
-from parley.protocol import ChatMessage, ParleyError, TextDelta, TextReset, ToolCall, Usage
+from parley.protocol import (
+    ChatMessage,
+    ParleyError,
+    TextDelta,
+    TextReset,
+    ToolCall,
+    ToolSpec,
+    Usage,
+    Wishes,
+)
 
 __all__ = [
     "ErrorKind",
@@ -20,15 +29,6 @@ __all__ = [
 
 
 @dataclass(frozen=True, slots=True)
-class ToolSpec:
-    """A tool as the model is told of it. `parameters` is a JSON schema of an object."""
-
-    name: str
-    description: str
-    parameters: Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
 class ModelRequest:
     """Everything a model needs for one reply."""
 
@@ -36,6 +36,8 @@ class ModelRequest:
     messages: tuple[ChatMessage, ...]
     tools: tuple[ToolSpec, ...] = ()
     max_output_tokens: int | None = None
+    wishes: Wishes = field(default_factory=Wishes)
+    """What a program wants; `max_output_tokens` above is the tightest limit already."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +60,7 @@ ErrorKind: TypeAlias = Literal[
     "overloaded",  # 5xx, or the server says so
     "too_long",  # the request does not fit the model's window
     "refused",  # any other 4xx: asking again changes nothing
+    "unsupported",  # this model or server does not offer what was asked for
     "broken",  # the answer was not understood, or ended half-way
 ]
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from parley.agent.providers.base import ModelEvent, ModelRequest, Provider, ProviderError
 from parley.agent.providers.streams import events_of
+from parley.agent.providers.wishes import demands_a_tool, unsupported
 from parley.protocol import TextReset
 
 __all__ = ["FallbackProvider"]
@@ -17,7 +18,8 @@ class FallbackProvider:
     """Asks its providers in order until one answers. Speaks of itself as the first of them.
 
     A reply's usage names who answered. A request that is at fault itself is not passed on: a
-    refusal would come again, and what is too long needs a larger window.
+    refusal would come again, what is not supported is told, and what is too long needs a larger
+    window.
     """
 
     def __init__(self, providers: Sequence[Provider]) -> None:
@@ -52,8 +54,8 @@ class FallbackProvider:
             if has_spoken:
                 has_spoken = False
                 yield TextReset()
-            fitting = request if provider.offers_tools else replace(request, tools=())
             try:
+                fitting = _fitting(provider, request)
                 async with aclosing(events_of(provider, fitting)) as events:
                     async for event in events:
                         has_spoken = not isinstance(event, TextReset)
@@ -73,9 +75,19 @@ class FallbackProvider:
             await provider.close()
 
 
+def _fitting(provider: Provider, request: ModelRequest) -> ModelRequest:
+    if provider.offers_tools or not request.tools:
+        return request
+    if demands_a_tool(request):
+        raise unsupported(f"{provider.label}'s model {provider.model}", "tool_choice")
+    return replace(request, tools=())
+
+
 def _may_help(provider: Provider, failed: Provider, error: ProviderError) -> bool:
     if error.kind == "too_long":
         return provider.context_window > failed.context_window
+    if error.kind == "unsupported":
+        return False  # who asked chose this model, and is told
     if error.kind == "refused":
         return error.status == 404  # the model is gone there; the request itself is sound
     return True

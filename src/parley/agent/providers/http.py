@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-import errno
 import json
 from collections.abc import AsyncGenerator, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from parley import __version__
 from parley.agent.providers.base import ProviderError
+from parley.agent.providers.connections import (
+    kept_session,
+    read_at_most,
+    read_last_bytes,
+    was_closed,
+)
 from parley.agent.providers.faults import Peer, fault_of_error, fault_of_status
 from parley.agent.providers.sse import SseError, SseEvent, SseParser
 
@@ -26,8 +30,6 @@ _ERROR_BODY_BYTES = 64 * 1024
 _WHOLE_ANSWER_BYTES = 16 * 1024 * 1024
 _STREAM_BYTES = 128 * 1024 * 1024
 _CONNECT_SECONDS = 10.0
-_KEEP_SECONDS = 60.0
-_LAST_BYTES_SECONDS = 0.05
 
 
 def encode(value: object) -> bytes:
@@ -83,8 +85,6 @@ class ModelServer:
         self._headers = {
             "Content-Type": "application/json",
             "Accept": "text/event-stream, application/json",
-            "Accept-Encoding": "identity",  # compressors hold streamed text back
-            "User-Agent": f"parley/{__version__}",
             **headers,
         }
         self._silence_seconds = timeout_seconds
@@ -115,7 +115,7 @@ class ModelServer:
                     raise self._broken("sent more than any reply can be")
                 for event in parser.feed(chunk):
                     if _is_last(event):
-                        await _read_last_bytes(content)
+                        await read_last_bytes(content)
                         yield DONE
                         return
                     if event.data:
@@ -150,7 +150,7 @@ class ModelServer:
                 response = await self._get_session().post(url, data=payload, allow_redirects=False)
                 break
             except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
-                if was_used and _closed_while_idle(error):
+                if was_used and was_closed(error):
                     was_used = False
                     continue
                 raise self._fault(error) from error
@@ -158,7 +158,7 @@ class ModelServer:
         if response.status < 300:
             return response
         try:
-            body = await _read_at_most(response.content, _ERROR_BODY_BYTES)
+            body = await read_at_most(response.content, _ERROR_BODY_BYTES)
         except (aiohttp.ClientError, TimeoutError, OSError):
             body = b""  # the status alone says enough
         finally:
@@ -169,16 +169,14 @@ class ModelServer:
         if self._session is None:
             import aiohttp
 
-            self._session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEEP_SECONDS),
-                cookie_jar=aiohttp.DummyCookieJar(),
+            self._session = kept_session(
+                self.peer.address,
                 headers=self._headers,
                 timeout=aiohttp.ClientTimeout(
                     total=None,
                     sock_connect=_CONNECT_SECONDS,
                     sock_read=self._silence_seconds or None,
                 ),
-                proxy=_proxy_for(self.peer.address),
             )
         return self._session
 
@@ -191,7 +189,7 @@ class ModelServer:
         return head
 
     async def _rest(self, content: aiohttp.StreamReader, head: bytes) -> bytes:
-        rest = await _read_at_most(content, _WHOLE_ANSWER_BYTES)
+        rest = await read_at_most(content, _WHOLE_ANSWER_BYTES)
         if len(rest) == _WHOLE_ANSWER_BYTES:
             raise self._broken("sent more than any reply can be")
         return head + rest
@@ -259,54 +257,3 @@ class ModelServer:
 
 def _is_last(event: SseEvent) -> bool:
     return event.data == "[DONE]" or event.event == "message_stop"
-
-
-def _closed_while_idle(error: Exception) -> bool:
-    """Whether a kept connection may have been closed by the server just before it was used."""
-    import aiohttp
-
-    if isinstance(error, aiohttp.ServerDisconnectedError):
-        return True
-    return (
-        isinstance(error, OSError)
-        and not isinstance(error, aiohttp.ClientConnectorError)
-        and error.errno in {errno.ECONNRESET, errno.EPIPE}
-    )
-
-
-async def _read_at_most(content: aiohttp.StreamReader, limit: int) -> bytes:
-    pieces: list[bytes] = []
-    size = 0
-    while size < limit and (piece := await content.read(limit - size)):
-        pieces.append(piece)
-        size += len(piece)
-    return b"".join(pieces)
-
-
-async def _read_last_bytes(content: aiohttp.StreamReader) -> None:
-    """Read the end of an answer that is complete, so that its connection can be used again."""
-    from asyncio import timeout
-
-    import aiohttp
-
-    if content.at_eof():
-        return
-    try:
-        async with timeout(_LAST_BYTES_SECONDS):
-            while await content.readany():
-                pass
-    except (aiohttp.ClientError, TimeoutError, OSError):
-        return
-
-
-def _proxy_for(address: str) -> str | None:
-    """The proxy that the environment names for `address`; none for this machine itself."""
-    from urllib.parse import urlsplit
-    from urllib.request import getproxies, proxy_bypass
-
-    from parley.agent.providers.addresses import is_nearby
-
-    parts = urlsplit(address)
-    if is_nearby(address) or proxy_bypass(parts.hostname or ""):
-        return None
-    return getproxies().get(parts.scheme)

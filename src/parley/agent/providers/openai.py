@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncGenerator, Mapping
+from base64 import b64encode
+from collections.abc import AsyncGenerator, Mapping, Set
 from contextlib import aclosing
 from typing import Any
 
+from parley.agent.providers.attachments import (
+    PDF,
+    Loaded,
+    Shown,
+    Takes,
+    named,
+    parts_of,
+    with_parts,
+)
 from parley.agent.providers.base import (
     ModelEvent,
     ModelReply,
@@ -17,21 +27,48 @@ from parley.agent.providers.base import (
 from parley.agent.providers.calls import CallFragments
 from parley.agent.providers.http import DONE, JsonObject, encode
 from parley.agent.providers.remote import RemoteProvider
-from parley.agent.providers.render import (
-    arguments_text,
-    count,
-    output_limit,
-    text_of,
+from parley.agent.providers.render import arguments_text, count, output_limit
+from parley.agent.providers.wishes import (
+    check_tool_choice,
+    openai_options,
+    refused_wish,
+    unsupported,
 )
 from parley.protocol import ChatMessage, TextDelta, ToolCall, Usage
 
 __all__ = ["OpenAIProvider"]
 
 _NOT_SUPPORTED = re.compile(
-    r"support|unrecogni[sz]ed|unknown|unexpected|extra (inputs|fields)|not permitted|not allowed",
+    r"support|unrecogni[sz]ed|unknown|unexpected|extra (inputs|fields)|not permitted|not allowed"
+    r"|(not|un)[ -]?(available|enabled|implemented)|only allowed",
     re.IGNORECASE,
 )
 _OLD_LIMIT, _NEW_LIMIT = "max_tokens", "max_completion_tokens"
+_MERE_OPTIONS = (
+    "stream_options",
+    _OLD_LIMIT,
+    _NEW_LIMIT,
+    "temperature",
+    "top_p",
+    "seed",
+    "parallel_tool_calls",
+)
+_OFFICE = "application/vnd.openxmlformats-officedocument"
+_TAKES = Takes(pictures=True)
+_TAKES_FILES = Takes(
+    pictures=True,
+    documents=frozenset(
+        {
+            PDF,
+            "application/msword",
+            "application/vnd.ms-excel",
+            "application/vnd.ms-powerpoint",
+            f"{_OFFICE}.wordprocessingml.document",
+            f"{_OFFICE}.spreadsheetml.sheet",
+            f"{_OFFICE}.presentationml.presentation",
+        }
+    ),
+)
 
 
 class OpenAIProvider(RemoteProvider):
@@ -42,9 +79,16 @@ class OpenAIProvider(RemoteProvider):
     _wants_new_limit = False
 
     @property
+    def _is_openai(self) -> bool:
+        return self._server.peer.address.startswith("https://api.openai.com")
+
+    @property
+    def _takes(self) -> Takes:
+        return _TAKES_FILES if self._is_openai else _TAKES
+
+    @property
     def _limit_name(self) -> str:
-        is_openai = self._server.peer.address.startswith("https://api.openai.com")
-        return _NEW_LIMIT if is_openai or self._wants_new_limit else _OLD_LIMIT
+        return _NEW_LIMIT if self._is_openai or self._wants_new_limit else _OLD_LIMIT
 
     @staticmethod
     def _headers(api_key: str | None) -> Mapping[str, str]:
@@ -52,9 +96,13 @@ class OpenAIProvider(RemoteProvider):
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         """Yield the reply's text as it comes, then the whole reply."""
+        check_tool_choice(request)
         reply = _Reply()
+        last_only = self._is_blind
         while True:
-            payload = self._payload(request)
+            # As they are now: others who ask at the same time may find that some are refused.
+            asked = self._options(request).keys() - self._left_out
+            payload = await self._encoded(request, last_only=last_only)
             try:
                 async with aclosing(self._server.objects("/chat/completions", payload)) as objects:
                     async for item in objects:
@@ -68,18 +116,24 @@ class OpenAIProvider(RemoteProvider):
             except ProviderError as error:
                 if reply.is_over and error.kind in {"broken", "timeout"}:
                     break  # all that was still to come was the count of tokens
-                is_option = error.status in {400, 422} and not reply.has_begun
-                if not is_option or not self._leave_out(str(error)):
+                if reply.has_begun:
                     raise
+                if not last_only and self._may_do_with_last(request, error):
+                    last_only = True
+                elif not self._leave_out(asked, request, error):
+                    explained = self._explained(request, error)
+                    if explained is error:
+                        raise
+                    raise explained from error
         yield self._finish(reply)
 
-    def _payload(self, request: ModelRequest) -> bytes:
+    def _payload(self, request: ModelRequest, files: Loaded | None = None) -> bytes:
         messages: list[JsonObject] = []
         if request.system:
             messages.append({"role": "system", "content": request.system})
-        for message in request.messages:
+        for place, message in enumerate(request.messages):
             if message.tool_calls or message.attachments or message.role == "tool":
-                messages.append(_render(message))
+                messages.append(_render(message, place, files))
             elif message.role == "user" or message.text.strip():
                 # Nearly all of a long conversation: rendered here, as it is read every turn.
                 messages.append({"role": message.role, "content": message.text})
@@ -87,28 +141,47 @@ class OpenAIProvider(RemoteProvider):
         if request.tools:
             body["tools"] = [_render_tool(tool) for tool in request.tools]
         body["stream"] = True
-        body["stream_options"] = {"include_usage": True}
-        limit = output_limit(request.max_output_tokens, self._max_output_tokens)
-        if limit is not None:
-            body[self._limit_name] = limit
-        if self._temperature is not None:
-            body["temperature"] = self._temperature
+        body |= self._options(request)
         for name in self._left_out:
             body.pop(name, None)
         return encode(body)
 
-    def _leave_out(self, refusal: str) -> bool:
-        """Whether the server refused a mere option of ours, which the next try does without."""
-        if not _NOT_SUPPORTED.search(refusal):
+    def _options(self, request: ModelRequest) -> JsonObject:
+        options: JsonObject = {"stream_options": {"include_usage": True}}
+        limit = output_limit(request.max_output_tokens, self._max_output_tokens)
+        if limit is not None:
+            options[self._limit_name] = limit
+        if self._temperature is not None:
+            options["temperature"] = self._temperature
+        return options | openai_options(request)
+
+    def _leave_out(self, asked: Set[str], request: ModelRequest, error: ProviderError) -> bool:
+        """Whether the server refused one of the mere options `asked`: the next try is without."""
+        refusal = str(error)
+        if error.status not in {400, 422} or not _NOT_SUPPORTED.search(refusal):
             return False
-        if self._limit_name == _OLD_LIMIT and _OLD_LIMIT in refusal:
+        if _OLD_LIMIT in asked and _OLD_LIMIT in refusal:
             self._wants_new_limit = True
             return True
-        for name in ("stream_options", _OLD_LIMIT, _NEW_LIMIT, "temperature"):
-            if name in refusal and name not in self._left_out:
-                self._left_out |= {name}
-                return True
-        return False
+        spoken_of = (
+            (match.start(), name)
+            for name in _MERE_OPTIONS
+            if name in asked and (match := re.search(rf"\b{name}\b", refusal))
+        )
+        # What a refusal is about it names first; what else it names may be what would do.
+        first = min(filter(None, (*spoken_of, refused_wish(request, refusal))), default=None)
+        if first is None or first[1] not in _MERE_OPTIONS:
+            return False
+        self._left_out |= {first[1]}
+        return True
+
+    def _explained(self, request: ModelRequest, error: ProviderError) -> ProviderError:
+        if error.status in {400, 422, 501} and _NOT_SUPPORTED.search(str(error)):
+            wish = refused_wish(request, str(error))
+            if wish is not None:
+                who = f"{self._label}'s model {self._model}"
+                return unsupported(who, wish[1], status=error.status, why=str(error).rstrip("."))
+        return super()._explained(request, error)
 
     def _finish(self, reply: _Reply) -> ModelReply:
         calls = reply.calls.finish()
@@ -193,7 +266,7 @@ def _usage(usage: Mapping[str, Any], *, label: str, model: str) -> Usage:
     )
 
 
-def _render(message: ChatMessage) -> JsonObject:
+def _render(message: ChatMessage, place: int, files: Loaded | None) -> JsonObject:
     if message.role == "tool":
         return {
             "role": "tool",
@@ -206,7 +279,26 @@ def _render(message: ChatMessage) -> JsonObject:
             "content": message.text or None,
             "tool_calls": [_render_call(call) for call in message.tool_calls],
         }
-    return {"role": message.role, "content": text_of(message)}
+    if message.role == "user" and files is not None:
+        return _render_files(message, place, files)
+    return {"role": message.role, "content": named(message)}
+
+
+def _render_files(message: ChatMessage, place: int, files: Loaded) -> JsonObject:
+    parts = list(parts_of(message, place, files))
+    shown = [_render_shown(part) for part in parts if isinstance(part, Shown)]
+    text = with_parts(message.text, parts)
+    if not shown:
+        return {"role": message.role, "content": text}
+    words = [{"type": "text", "text": text}] if text else []
+    return {"role": message.role, "content": [*words, *shown]}
+
+
+def _render_shown(part: Shown) -> JsonObject:
+    url = part.url or f"data:{part.media_type};base64,{b64encode(part.data).decode()}"
+    if part.kind == "picture":
+        return {"type": "image_url", "image_url": {"url": url}}
+    return {"type": "file", "file": {"filename": part.name, "file_data": url}}
 
 
 def _render_call(call: ToolCall) -> JsonObject:

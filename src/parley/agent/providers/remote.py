@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 
-from parley.agent.providers.base import ModelEvent, ModelRequest
+from parley.agent.providers.attachments import (
+    Loaded,
+    Takes,
+    has_files,
+    last_question,
+    load_attachments,
+    shown_places,
+)
+from parley.agent.providers.base import ModelEvent, ModelRequest, ProviderError
 from parley.agent.providers.http import ModelServer
+from parley.agent.providers.refusals import about_files, cannot_see
 from parley.agent.providers.render import CHECK
 
 __all__ = ["RemoteProvider"]
@@ -15,6 +25,9 @@ __all__ = ["RemoteProvider"]
 
 class RemoteProvider(ABC):
     """One model of one server. `key_variable` is named when the key is wrong."""
+
+    # It has shown that it cannot see: pictures of earlier messages are only named from then on.
+    _is_blind = False
 
     def __init__(
         self,
@@ -62,6 +75,10 @@ class RemoteProvider(ABC):
     def offers_tools(self) -> bool:
         return self._offers_tools
 
+    @property
+    def _takes(self) -> Takes:
+        return Takes(pictures=True)
+
     @abstractmethod
     def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         """Yield the reply's text as it comes, then the whole reply."""
@@ -73,6 +90,41 @@ class RemoteProvider(ABC):
 
     async def close(self) -> None:
         await self._server.close()
+
+    @abstractmethod
+    def _payload(self, request: ModelRequest, files: Loaded | None = None) -> bytes:
+        """The request as it is sent, with `files` as they were read."""
+
+    async def _encoded(self, request: ModelRequest, *, last_only: bool) -> bytes:
+        """The payload, with the files of all messages, or of the last question `last_only`."""
+        if not has_files(request.messages):
+            return self._payload(request)
+        since = last_question(request.messages) if last_only else 0
+        # Large pictures take their time to be read and encoded.
+        return await asyncio.to_thread(self._read_and_encode, request, since)
+
+    def _read_and_encode(self, request: ModelRequest, since: int) -> bytes:
+        return self._payload(request, load_attachments(request.messages, self._takes, since=since))
+
+    def _may_do_with_last(self, request: ModelRequest, error: ProviderError) -> bool:
+        """Whether the files of earlier messages may be what was refused.
+
+        One picture that a server does not take must not end the whole conversation.
+        """
+        shown = shown_places(request.messages, self._takes)
+        fault = about_files(error, names=(self._label, self._model)) if shown else None
+        if fault == "unseen":
+            self._is_blind = True
+        return fault is not None and shown[0] < last_question(request.messages)
+
+    def _explained(self, request: ModelRequest, error: ProviderError) -> ProviderError:
+        """What a refusal means when it is about the files of the question."""
+        if about_files(error, names=(self._label, self._model)) != "unseen":
+            return error
+        since = last_question(request.messages)
+        if not shown_places(request.messages, self._takes, since=since):
+            return error
+        return cannot_see(self._label, self._model, request.messages[since], error)
 
     @staticmethod
     @abstractmethod

@@ -9,23 +9,20 @@ from typing import Any
 from parley.agent.providers.base import ModelRequest
 from parley.protocol import ChatMessage
 
-__all__ = ["CHECK", "arguments_text", "count", "output_limit", "says_nothing", "text_of"]
+__all__ = ["CHECK", "arguments_text", "count", "output_limit", "says_nothing"]
 
 CHECK = ModelRequest(system="", messages=(ChatMessage("user", "Say ok."),), max_output_tokens=64)
 """The small live call that shows whether a provider works."""
 
 
-def text_of(message: ChatMessage) -> str:
-    """A message's text, with a line for each file that came with it."""
-    if not message.attachments:
-        return message.text
-    files = (f"[file: {a.name}, {a.media_type}, {a.size} bytes]" for a in message.attachments)
-    return "\n".join([*filter(None, [message.text]), *files])
+_MOST_TOKENS = 10**12
 
 
 def says_nothing(message: ChatMessage) -> bool:
     """Whether a message is an empty reply, which servers refuse to read."""
-    return message.role == "assistant" and not message.tool_calls and not text_of(message).strip()
+    return message.role == "assistant" and not (
+        message.tool_calls or message.attachments or message.text.strip()
+    )
 
 
 def arguments_text(arguments: Mapping[str, Any]) -> str:
@@ -43,4 +40,6 @@ def output_limit(*limits: int | None) -> int | None:
 def count(numbers: object, name: str) -> int:
     """A count of tokens out of a server's usage object; 0 for what is missing or no number."""
     value = numbers.get(name) if isinstance(numbers, Mapping) else None
-    return int(value) if isinstance(value, int | float) and value > 0 else 0
+    if isinstance(value, int | float) and value > 0:
+        return int(min(value, _MOST_TOKENS))  # infinity too is smaller then
+    return 0

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 from parley.backends.base import ModelMenu
+from parley.gateway.approvals import Approvals
 from parley.gateway.lanes import RunningTurn
 from parley.protocol import SessionSource
 from parley.storage.contract import Effect, Nothing, Outcome, Said, SessionRecord, Store
@@ -29,6 +30,7 @@ class CommandCall:
     running: RunningTurn | None
     store: Store
     models: ModelMenu | None
+    approvals: Approvals
 
     @property
     def said(self) -> Said | None:

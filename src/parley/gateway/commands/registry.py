@@ -7,7 +7,8 @@ import logging
 import re
 
 from parley.backends.base import ModelMenu
-from parley.gateway.commands import conversation, info
+from parley.gateway.approvals import Approvals
+from parley.gateway.commands import consent, conversation, info
 from parley.gateway.commands.base import Command, CommandCall, Reply
 from parley.gateway.delivery import Deliveries
 from parley.gateway.lanes import Lanes
@@ -37,6 +38,8 @@ COMMANDS: dict[str, Command] = {
         Command("help", "this list", _help),
         Command("new", "start a new conversation", conversation.new, "[TITLE]"),
         Command("stop", "stop the running answer", conversation.stop, "[all]"),
+        Command("approve", "allow what the running answer asks for", consent.approve, "[ID]"),
+        Command("deny", "refuse what the running answer asks for", consent.deny, "[ID]"),
         Command("retry", "take back the last answer and try again", conversation.retry),
         Command("undo", "take back the last question and its answer", conversation.undo),
         Command("title", "name this conversation", conversation.title, "[TITLE]"),
@@ -64,12 +67,14 @@ class Commands:
         store: Store,
         lanes: Lanes,
         deliveries: Deliveries,
+        approvals: Approvals,
         models: ModelMenu | None,
     ) -> None:
         self._sessions = sessions
         self._store = store
         self._lanes = lanes
         self._deliveries = deliveries
+        self._approvals = approvals
         self._models = models
 
     async def recover(self) -> None:
@@ -119,6 +124,7 @@ class Commands:
                 running=self._lanes.turn_of(lane),
                 store=self._store,
                 models=self._models,
+                approvals=self._approvals,
             )
         )
 

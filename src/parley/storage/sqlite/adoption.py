@@ -11,7 +11,9 @@ from parley.storage.sqlite.queries import SQL
 
 __all__ = ["adopt"]
 
-_FOLLOWERS = ("sessions", "turns", "inbox", "outbox", "jobs")
+_FOLLOWERS = ("sessions", "turns", "inbox", "outbox", "jobs", "requests")
+# May be for lanes that nobody has spoken in yet.
+_AHEAD = ("jobs_elsewhere", "requests_elsewhere")
 
 
 def adopt(db: sqlite3.Connection, namespace: str, *, now: float) -> int:
@@ -23,7 +25,7 @@ def adopt(db: sqlite3.Connection, namespace: str, *, now: float) -> int:
         for row in db.execute(SQL["lanes_elsewhere"], others).fetchall()
         if row["key"] != renamed(row["key"], namespace)
     ]
-    if not found and db.execute(SQL["jobs_elsewhere"], others).fetchone() is None:
+    if not found and all(db.execute(SQL[name], others).fetchone() is None for name in _AHEAD):
         return 0
     merged = [_move(db, row, renamed(row["key"], namespace)) for row in found]
     for name in _FOLLOWERS:

@@ -7,6 +7,7 @@ import sqlite3
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import takewhile
+from typing import Any
 
 from parley.protocol import ChatMessage, InboundMessage, Usage
 from parley.storage.contract import (
@@ -33,6 +34,7 @@ __all__ = [
     "claim",
     "commit",
     "end_running_turn",
+    "end_turn",
     "ensure_lane",
     "is_new",
     "peek",
@@ -42,6 +44,7 @@ __all__ = [
     "stop",
     "submit",
     "wake",
+    "wake_unheld",
 ]
 
 
@@ -57,13 +60,17 @@ def submit(
     fresh: bool = False,
 ) -> Receipt:
     ensure_lane(db, lane, message.source.platform, now)
+    record = message.to_dict()
+    asked = record.pop("request", None)
     added = db.execute(
         SQL["inbox_add"],
         {
             "lane": lane,
             "dedupe": dedupe,
             "kind": kind,
-            "payload": rows.dump(message.to_dict()),
+            "payload": rows.dump(record),
+            "request": None if asked is None else rows.dump(asked),
+            "lasting": None if message.request is None else message.request.lasting,
             "not_before": not_before,
             "at": now,
         },
@@ -147,17 +154,15 @@ def _take(db: sqlite3.Connection, row: sqlite3.Row, owner: str, now: float) -> C
             return None
         message = rows.inbox_message(found)
         source, session, attempt = message.message.source, row["session"], 1
-        begun = db.execute(
-            SQL["turn_add"],
-            {
-                "lane": lane,
-                "session": session,
-                "generation": row["generation"],
-                "source": rows.dump(source.to_dict()),
-                "at": now,
-            },
-        )
-        turn = begun.lastrowid or 0
+        begin = {
+            "lane": lane,
+            "session": session,
+            "generation": row["generation"],
+            "source": rows.dump(source.to_dict()),
+            "at": now,
+        }
+        _take_earlier(db, message, begin)
+        turn = db.execute(SQL["turn_add"], begin).lastrowid or 0
         db.execute(SQL["session_begin"], {"session": session, "at": now})
         _take_message(db, message, session=session, turn=turn, now=now)
         messages = (message,)
@@ -180,8 +185,28 @@ def _take_message(
     db: sqlite3.Connection, taken: InboxMessage, *, session: str, turn: int, now: float
 ) -> None:
     db.execute(SQL["inbox_take"], {"id": taken.id, "turn": turn})
-    said = ChatMessage("user", taken.message.text, attachments=taken.message.attachments)
-    _add_entries(db, [said], session=session, turn=turn, now=now)
+    message = taken.message
+    said: Sequence[ChatMessage] = (
+        (ChatMessage("user", message.text, attachments=message.attachments),)
+        if message.request is None
+        else message.request.asked
+    )
+    _add_entries(db, said, session=session, turn=turn, now=now)
+
+
+def _take_earlier(db: sqlite3.Connection, taken: InboxMessage, begin: dict[str, Any]) -> None:
+    """What a program tells of the conversation becomes its beginning, when there is none yet.
+
+    It is of a turn of its own, which nobody ran and nobody counts.
+    """
+    request, session, now = taken.message.request, begin["session"], begin["at"]
+    if request is None or not request.earlier:
+        return
+    if not db.execute(SQL["session_is_empty"], {"session": session}).fetchone()[0]:
+        return
+    turn = db.execute(SQL["turn_add"], begin).lastrowid or 0
+    _add_entries(db, request.earlier, session=session, turn=turn, now=now)
+    db.execute(SQL["turn_end"], {"turn": turn, "state": "done", "at": now})
 
 
 def recover(db: sqlite3.Connection, owner: str) -> int:
@@ -210,11 +235,17 @@ def peek(db: sqlite3.Connection, held: Claim, *, now: float) -> int:
 
 def absorb(db: sqlite3.Connection, held: Claim, *, now: float) -> tuple[InboxMessage, ...]:
     check(db, held)
+    if any(taken.message.request is not None for taken in held.messages):
+        return ()
     waiting = db.execute(SQL["inbox_waiting"], {"lane": held.lane, "now": now})
-    # Its reply goes to one account: what came in by another waits for a turn of its own.
+    # Its reply goes to one account: what came in by another waits for a turn of its own, and so
+    # does the request of a program.
     messages = tuple(
         takewhile(
-            lambda taken: taken.message.source.account == held.source.account,
+            lambda taken: (
+                taken.message.request is None
+                and taken.message.source.account == held.source.account
+            ),
             (rows.inbox_message(row) for row in waiting.fetchall()),
         )
     )
@@ -269,6 +300,13 @@ def wake(db: sqlite3.Connection, lane: str, *, now: float) -> bool:
     return True
 
 
+def wake_unheld(db: sqlite3.Connection, lane: str, *, now: float) -> None:
+    """What waited in a lane changed; whoever runs a turn there goes on with it."""
+    found = db.execute(SQL["lane_get"], {"lane": lane}).fetchone()
+    if found is not None and found["state"] != "leased":
+        wake(db, lane, now=now)
+
+
 def stop(
     db: sqlite3.Connection,
     lane: str,
@@ -298,14 +336,30 @@ def end_running_turn(
     db.execute(SQL["lane_raise_generation"], {"lane": lane})
     running = db.execute(SQL["turn_running"], {"lane": lane}).fetchone()
     if running is not None:
-        if said is not None and said.text and said.turn == running["id"]:
-            cut = ChatMessage("assistant", said.text, note="interrupted")
-            _add_entries(db, [cut], session=running["session"], turn=running["id"], now=now)
-        db.execute(SQL["inbox_finish_turn"], {"turn": running["id"]})
-        db.execute(SQL["turn_end"], {"turn": running["id"], "state": "stopped", "at": now})
-        db.execute(SQL["session_touch"], {"session": running["session"], "at": now})
+        _cut(db, running, said=said, now=now)
     wake(db, lane, now=now)
     return running["id"] if running is not None else None
+
+
+def end_turn(
+    db: sqlite3.Connection, lane: str, turn: int, *, said: Said | None, now: float
+) -> None:
+    """End this turn: the running one, or where two lanes became one, the one behind it."""
+    running = db.execute(SQL["turn_running"], {"lane": lane}).fetchone()
+    if running is not None and running["id"] == turn:
+        end_running_turn(db, lane, said=said, now=now)
+    elif (behind := db.execute(SQL["turn_get"], {"turn": turn}).fetchone()) is not None:
+        _cut(db, behind, said=said, now=now)
+
+
+def _cut(db: sqlite3.Connection, turn: sqlite3.Row, *, said: Said | None, now: float) -> None:
+    number, session = turn["id"], turn["session"]
+    if said is not None and said.text and said.turn == number:
+        cut = ChatMessage("assistant", said.text, note="interrupted")
+        _add_entries(db, [cut], session=session, turn=number, now=now)
+    db.execute(SQL["inbox_finish_turn"], {"turn": number})
+    db.execute(SQL["turn_end"], {"turn": number, "state": "stopped", "at": now})
+    db.execute(SQL["session_touch"], {"session": session, "at": now})
 
 
 def _add_entries(

@@ -8,7 +8,7 @@ import sqlite3
 from typing import Any
 
 from parley.protocol import ChatMessage, InboundMessage, SessionSource
-from parley.storage.contract import Delivery, Entry, InboxMessage, SessionRecord
+from parley.storage.contract import Delivery, Entry, InboxMessage, RequestRecord, SessionRecord
 
 __all__ = [
     "delivery",
@@ -16,6 +16,7 @@ __all__ = [
     "entry",
     "inbox_message",
     "new_session_id",
+    "request_record",
     "session_record",
     "source",
     "storable",
@@ -44,7 +45,10 @@ def source(text: str) -> SessionSource:
 
 
 def inbox_message(row: sqlite3.Row) -> InboxMessage:
-    return InboxMessage(row["id"], InboundMessage.from_dict(json.loads(row["payload"])))
+    record = json.loads(row["payload"])
+    if row["request"] is not None:
+        record["request"] = json.loads(row["request"])
+    return InboxMessage(row["id"], InboundMessage.from_dict(record))
 
 
 def entry(row: sqlite3.Row) -> Entry:
@@ -82,4 +86,22 @@ def delivery(row: sqlite3.Row) -> Delivery:
         attempts=row["attempts"],
         at=row["at"],
         session=row["session"],
+    )
+
+
+def request_record(row: sqlite3.Row) -> RequestRecord:
+    return RequestRecord(
+        id=row["id"],
+        kind=row["kind"],
+        owner=row["owner"],
+        lane=row["lane"],
+        dedupe=row["dedupe"],
+        state=row["state"],
+        body=json.loads(row["body"]),
+        result=None if row["result"] is None else json.loads(row["result"]),
+        key=row["key"],
+        fingerprint=row["fingerprint"],
+        expires_at=row["expires_at"],
+        created_at=row["created_at"],
+        ended_at=row["ended_at"],
     )

@@ -11,6 +11,18 @@ from parley.storage.sqlite.queries import SQL
 __all__ = ["by_prefix", "current", "delete", "listing", "recall", "transcript"]
 
 _FAR_FUTURE = 1e12
+# Each while what it is found by is still there.
+_FORGOTTEN = (
+    "request_events",
+    "requests",
+    "inbox",
+    "aside",
+    "outbox",
+    "usage",
+    "entries",
+    "turns",
+    "session",
+)
 
 
 def current(db: sqlite3.Connection, lane: str) -> SessionRecord | None:
@@ -47,7 +59,7 @@ def by_prefix(db: sqlite3.Connection, prefix: str, *, lane: str | None) -> list[
     return [rows.session_record(row) for row in db.execute(SQL["sessions_by_prefix"], values)]
 
 
-def delete(db: sqlite3.Connection, session: str, *, now: float) -> bool:
+def delete(db: sqlite3.Connection, session: str, *, now: float, requests: bool = True) -> bool:
     """Remove what was said; the names of messages stay, so that none is ever taken twice."""
     values = {"session": session, "id": session}
     if db.execute(SQL["session_running"], values).fetchone() is not None:
@@ -55,7 +67,9 @@ def delete(db: sqlite3.Connection, session: str, *, now: float) -> bool:
     found = db.execute(SQL["session_get"], values).fetchone()
     if found is None:
         return False
-    for name in ("inbox", "aside", "outbox", "usage", "entries", "turns", "session"):
+    for name in _FORGOTTEN:
+        if "request" in name and not requests:
+            continue
         db.execute(SQL[f"forget_{name}"], values)
     if found["current"]:
         lanes.begin_session(db, found["lane"], title=None, now=now)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from sqlite3 import Connection, Cursor
-from typing import Literal
+from typing import Any, Literal
 
 from parley.protocol import ChatMessage, InboundMessage, Usage
 from parley.storage.contract import (
@@ -24,12 +24,16 @@ from parley.storage.contract import (
     RateLimit,
     Recall,
     Receipt,
+    RequestEvent,
+    RequestRecord,
     Said,
     SessionRecord,
     Stopped,
     StoreError,
     StoreHealth,
     TurnEnd,
+    TurnResult,
+    Withdrawn,
     Work,
 )
 from parley.storage.sqlite import (
@@ -39,6 +43,7 @@ from parley.storage.sqlite import (
     commands,
     lanes,
     outbox,
+    requests,
     rows,
     sessions,
 )
@@ -201,8 +206,10 @@ class SqliteStore:
     async def find_sessions(self, prefix: str, *, lane: str | None = None) -> list[SessionRecord]:
         return await self._engine.read(lambda db: sessions.by_prefix(db, prefix, lane=lane))
 
-    async def delete_session(self, session: str) -> bool:
-        return await self._engine.write(lambda db: sessions.delete(db, session, now=time.time()))
+    async def delete_session(self, session: str, *, requests: bool = True) -> bool:
+        return await self._engine.write(
+            lambda db: sessions.delete(db, session, requests=requests, now=time.time())
+        )
 
     # ── background work ──
 
@@ -218,6 +225,65 @@ class SqliteStore:
 
     async def works(self, session: str) -> list[Work]:
         return await self._engine.read(lambda db: background.listing(db, session))
+
+    # ── requests of programs ──
+
+    async def open_request(self, record: RequestRecord) -> tuple[RequestRecord, bool]:
+        return await self._engine.write(lambda db: requests.open_one(db, record, now=time.time()))
+
+    async def request(self, id: str) -> RequestRecord | None:
+        return await self._engine.read(lambda db: requests.get(db, id, now=time.time()))
+
+    async def mark_request(self, id: str, state: Literal["queued", "running", "stopping"]) -> bool:
+        return await self._run("request_mark", id=id, state=state) > 0
+
+    async def finish_request(
+        self,
+        id: str,
+        state: Literal["done", "failed", "stopped"],
+        result: Mapping[str, Any] | None,
+        events: Sequence[tuple[str, Mapping[str, Any]]] = (),
+    ) -> list[RequestEvent] | None:
+        return await self._engine.write(
+            lambda db: requests.finish(db, id, state, result, events, now=time.time())
+        )
+
+    async def delete_request(self, id: str) -> bool:
+        return await self._engine.write(lambda db: requests.remove(db, id, now=time.time()))
+
+    async def add_request_events(
+        self, id: str, events: Sequence[tuple[str, Mapping[str, Any]]]
+    ) -> list[RequestEvent]:
+        return await self._engine.write(
+            lambda db: requests.add_events(db, id, events, now=time.time())
+        )
+
+    async def request_events(
+        self, id: str, *, after: int = 0, limit: int = 500
+    ) -> list[RequestEvent]:
+        return await self._engine.read(
+            lambda db: requests.events(db, id, after=after, limit=limit, now=time.time())
+        )
+
+    async def last_request_event(self, id: str) -> int:
+        return await self._engine.read(lambda db: requests.last_event(db, id))
+
+    async def open_requests(self) -> list[RequestRecord]:
+        return await self._engine.glance(requests.under_way)
+
+    async def prune_requests(self, now: float) -> int:
+        return await self._engine.write(lambda db: requests.prune(db, now=now))
+
+    async def turn_result(self, dedupe: str) -> TurnResult | None:
+        return await self._engine.read(lambda db: requests.turn_result(db, dedupe))
+
+    async def withdraw(self, lane: str, dedupe: str, *, said: Said | None = None) -> Withdrawn:
+        return await self._engine.write(
+            lambda db: requests.withdraw(db, lane, dedupe, said=said, now=time.time())
+        )
+
+    async def drop_unwaited(self) -> int:
+        return await self._engine.write(lambda db: requests.drop_unwaited(db, now=time.time()))
 
     # ── out ──
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from parley.gateway.intake import FrontDoor, Stopping
 from parley.gateway.live import LiveEvent, TurnEnded, TurnStarted
 from parley.protocol import (
+    ApprovalAsked,
     InboundMessage,
     ParleyError,
     SessionSource,
@@ -56,6 +57,7 @@ class TerminalSurface(Surface):
 
     platform = "terminal"
     knows_repeats = True
+    can_ask = True
     vouches = True
 
     def __init__(self, path: Path) -> None:
@@ -268,6 +270,8 @@ def _as_frame(live: LiveEvent) -> Show | None:
             return Show(live.turn, "tool", call.name)
         case ToolFinished(call=call, ok=ok):
             return Show(live.turn, "tool_done", call.name, ok)
+        case ApprovalAsked(question=question, id=approval):
+            return Show(live.turn, "asks", f"{question} (`/approve {approval}` or `/deny`)")
         case TurnEnded(stopped=stopped):
             return Show(live.turn, "ended", "stopped" if stopped else "")
         case _:

@@ -89,7 +89,7 @@ class Accepted:
 
 @dataclass(frozen=True, slots=True)
 class Show:
-    """A live event: `started`, `text`, `reset`, `step`, `tool`, `tool_done`, `ended`."""
+    """A live event: `started`, `text`, `reset`, `step`, `tool`, `tool_done`, `asks`, `ended`."""
 
     turn: int
     event: str

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +12,8 @@ from parley.agent.providers.base import ProviderError
 from parley.protocol import Usage
 
 __all__ = ["StreamPiece", "read_error", "read_piece"]
+
+_SCHEMA = re.compile(r"JSON schema|response_format|grammar", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +57,13 @@ def read_error(status: int, body: str) -> ProviderError:
         return ProviderError(
             "The conversation is too long for the local model: start a new one with /new.",
             kind="too_long",
+            status=status,
+        )
+    if status == 400 and _SCHEMA.search(message):
+        return ProviderError(
+            f"The local model cannot keep to this `response_format` ({message}): "
+            "ask with a simpler schema, or choose another model.",
+            kind="unsupported",
             status=status,
         )
     if status >= 500:

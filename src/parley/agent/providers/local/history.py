@@ -7,8 +7,10 @@ stays the same from turn to turn, and so does what llama.cpp has cached of it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import TypedDict
 
+from parley.agent.providers.attachments import Loaded, named, parts_of, with_parts
 from parley.agent.providers.base import ModelRequest
 from parley.agent.providers.local.schema import describe_tools, written_call, written_reply
 from parley.protocol import ChatMessage
@@ -21,16 +23,27 @@ class WireMessage(TypedDict):
     content: str
 
 
-def wire_messages(request: ModelRequest, *, with_tools: bool) -> list[WireMessage]:
+def wire_messages(
+    request: ModelRequest, *, with_tools: bool, files: Loaded | None = None
+) -> list[WireMessage]:
     """The messages of `request`; with tools, all that the model said is in the schema's form."""
+    messages = [_with_files(message, files) for message in request.messages]
     system = request.system.strip()
     if with_tools:
         system = "\n\n".join(part for part in (system, describe_tools(request.tools)) if part)
-        said = _by_schema(request.messages)
+        said = _by_schema(messages)
     else:
-        said = _plainly(request.messages)
-    messages = [WireMessage(role="system", content=system)] if system else []
-    return messages + _joined(said)
+        said = _plainly(messages)
+    first = [WireMessage(role="system", content=system)] if system else []
+    return first + _joined(said)
+
+
+def _with_files(message: ChatMessage, files: Loaded | None) -> ChatMessage:
+    if not message.attachments or message.role != "user":
+        return message
+    if files is None:
+        return replace(message, text=named(message))
+    return replace(message, text=with_parts(message.text, list(parts_of(message, 0, files))))
 
 
 def _plainly(messages: Sequence[ChatMessage]) -> Iterator[WireMessage]:

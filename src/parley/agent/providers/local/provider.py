@@ -11,14 +11,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from parley.agent.providers.attachments import Takes, has_files, load_attachments
 from parley.agent.providers.base import ModelEvent, ModelReply, ModelRequest, ProviderError
 from parley.agent.providers.local.answers import StreamPiece, read_error, read_piece
-from parley.agent.providers.local.history import wire_messages
+from parley.agent.providers.local.history import WireMessage, wire_messages
 from parley.agent.providers.local.jsontext import ReplyReader
+from parley.agent.providers.local.options import local_options
 from parley.agent.providers.local.pool import CLOSED, Lease, ModelPool
 from parley.agent.providers.local.process import ModelProcess, Wanted
-from parley.agent.providers.local.schema import read_call, union_schema
+from parley.agent.providers.local.schema import read_call, read_reply
 from parley.agent.providers.local.weights import CATALOGUE, Weights, find_weights
+from parley.agent.providers.wishes import json_schema_of
 from parley.config.settings import LocalModelSettings
 from parley.protocol import ChatMessage, ParleyError, TextDelta, Usage
 
@@ -97,18 +100,18 @@ class LocalProvider:
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
         with_tools = self.offers_tools and bool(request.tools)
         body: dict[str, Any] = {
-            "messages": wire_messages(request, with_tools=with_tools),
             "stream": True,
             "stream_options": {"include_usage": True},
             "temperature": 0,
             "repeat_penalty": 1.0,
             # A small model may never come to an end by itself.
             "max_tokens": request.max_output_tokens or self._longest_reply,
+            **local_options(request, with_tools=with_tools),
+            "messages": await self._messages(request, with_tools=with_tools),
         }
-        reader = ReplyReader() if with_tools else None
-        if with_tools:
-            schema = {"schema": union_schema(request.tools)}
-            body["response_format"] = {"type": "json_schema", "json_schema": schema}
+        gives_json = json_schema_of(request) is not None
+        reader = ReplyReader() if with_tools and not gives_json else None
+        is_whole = with_tools and gives_json  # it is read when it is there
         answer: list[str] = []
         text: list[str] = []
         finish, usage = "", Usage("local", self._model)
@@ -117,12 +120,15 @@ class LocalProvider:
                 finish, usage = piece.finish or finish, piece.usage or usage
                 answer.append(piece.text)
                 shown = reader.feed(piece.text) if reader else piece.text
-                if shown:
+                if shown and not is_whole:
                     text.append(shown)
                     yield TextDelta(shown)
         if not finish:
             raise self._broken()
         call = read_call("".join(answer)) if with_tools else None
+        if is_whole and call is None and (shown := read_reply("".join(answer))):
+            text.append(shown)
+            yield TextDelta(shown)
         if with_tools and call is None and not text:
             raise ProviderError(
                 "The local model's call of a tool grew too long and was cut: ask for less at once.",
@@ -155,6 +161,14 @@ class LocalProvider:
             lease, self._lease = self._lease, None
             if lease is not None:
                 await lease.give_back()
+
+    async def _messages(self, request: ModelRequest, *, with_tools: bool) -> list[WireMessage]:
+        files = None
+        if has_files(request.messages):
+            # A text of so many bytes takes a quarter of the window, or a little more.
+            takes = Takes(text_bytes=min(self.context_window, Takes().text_bytes))
+            files = await asyncio.to_thread(load_attachments, request.messages, takes)
+        return wire_messages(request, with_tools=with_tools, files=files)
 
     async def _pieces(self, body: dict[str, Any]) -> AsyncGenerator[StreamPiece, None]:
         import aiohttp

@@ -6,6 +6,7 @@ A small model left to itself writes calls that nobody can parse; held to a schem
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -14,23 +15,41 @@ from parley.agent.providers.calls import new_call_id
 from parley.agent.providers.local.jsontext import REPLY
 from parley.protocol import ToolCall
 
-__all__ = ["describe_tools", "read_call", "union_schema", "written_call", "written_reply"]
+__all__ = [
+    "describe_tools",
+    "read_call",
+    "read_reply",
+    "union_schema",
+    "written_call",
+    "written_reply",
+]
 
 _EXAMPLES = 3
 _KEPT = ("type", "enum", "const", "required")
-_REPLY_ARGS = {
-    "type": "object",
-    "properties": {"text": {"type": "string", "minLength": 1}},
-    "required": ["text"],
-    "additionalProperties": False,
-}
+_TEXT = {"type": "string", "minLength": 1}
+_DEFINITIONS = ("$defs", "definitions")
+_REPLY_BEGINS = re.compile(
+    rf'\s*\{{\s*"tool"\s*:\s*"{REPLY}"\s*,\s*"args"\s*:\s*\{{\s*"text"\s*:\s*'
+)
 
 
-def union_schema(tools: Sequence[ToolSpec]) -> dict[str, Any]:
-    """The schema of an answer: a reply, or a call of one of `tools`."""
-    offers: list[tuple[str, dict[str, Any]]] = [(REPLY, _REPLY_ARGS)]
-    offers += [(tool.name, _narrow_object(tool.parameters)) for tool in _callable(tools)]
-    return {
+def union_schema(
+    tools: Sequence[ToolSpec], *, may_reply: bool = True, text: Mapping[str, Any] = _TEXT
+) -> dict[str, Any]:
+    """The schema of an answer: a reply that keeps to `text`, or a call of one of `tools`."""
+    offers = [(tool.name, _narrow_object(tool.parameters)) for tool in _callable(tools)]
+    # References are looked up from the top.
+    defined = {name: text[name] for name in _DEFINITIONS if name in text}
+    if may_reply:
+        within = {name: value for name, value in text.items() if name not in defined}
+        args = {
+            "type": "object",
+            "properties": {"text": within},
+            "required": ["text"],
+            "additionalProperties": False,
+        }
+        offers.insert(0, (REPLY, args))
+    return defined | {
         "anyOf": [
             {
                 "type": "object",
@@ -86,6 +105,16 @@ def read_call(answer: str) -> ToolCall | None:
     if not isinstance(name, str) or not isinstance(args, dict) or name == REPLY:
         return None
     return ToolCall(new_call_id(), name, args)
+
+
+def read_reply(answer: str) -> str:
+    """The JSON that a reply holds in place of text, as far as it was written."""
+    try:
+        value = json.loads(answer, strict=False)["args"]["text"]
+    except (ValueError, LookupError, TypeError, RecursionError):
+        begins = _REPLY_BEGINS.match(answer)
+        return answer[begins.end() :] if begins else ""
+    return json.dumps(value, ensure_ascii=False)
 
 
 def _callable(tools: Sequence[ToolSpec]) -> list[ToolSpec]:

@@ -8,6 +8,12 @@ WHERE (key > 'agent:' AND key < :inside) OR (key >= :beyond AND key < 'agent;');
 SELECT lane FROM job
 WHERE (lane > 'agent:' AND lane < :inside) OR (lane >= :beyond AND lane < 'agent;');
 
+-- name: requests_elsewhere
+-- The lanes in another namespace that requests under way are for.
+SELECT lane FROM request
+WHERE ended_at IS NULL
+    AND ((lane > 'agent:' AND lane < :inside) OR (lane >= :beyond AND lane < 'agent;'));
+
 -- name: lane_rename
 -- The same lane under another name.
 UPDATE lane SET key = :new WHERE key = :lane;
@@ -44,4 +50,9 @@ WHERE lane > 'agent:' AND lane < 'agent;' AND lane <> renamed(lane, :namespace);
 -- name: adopt_jobs
 -- Jobs follow their lane.
 UPDATE job SET lane = renamed(lane, :namespace)
+WHERE lane > 'agent:' AND lane < 'agent;' AND lane <> renamed(lane, :namespace);
+
+-- name: adopt_requests
+-- Requests follow their lane.
+UPDATE request SET lane = renamed(lane, :namespace)
 WHERE lane > 'agent:' AND lane < 'agent;' AND lane <> renamed(lane, :namespace);

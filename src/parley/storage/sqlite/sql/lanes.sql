@@ -59,8 +59,8 @@ UPDATE lane SET session = :session WHERE key = :lane;
 
 -- name: inbox_add
 -- Accept a message, once.
-INSERT INTO inbox (lane, dedupe, kind, payload, state, not_before, at)
-VALUES (:lane, :dedupe, :kind, :payload, 'queued', :not_before, :at)
+INSERT INTO inbox (lane, dedupe, kind, payload, request, lasting, state, not_before, at)
+VALUES (:lane, :dedupe, :kind, :payload, :request, :lasting, 'queued', :not_before, :at)
 ON CONFLICT (dedupe) DO NOTHING;
 
 -- name: inbox_id_of
@@ -69,14 +69,14 @@ SELECT id FROM inbox WHERE dedupe = :dedupe;
 
 -- name: inbox_next
 -- The oldest message of a lane that may start now.
-SELECT id, payload FROM inbox
+SELECT id, payload, request FROM inbox
 WHERE lane = :lane AND state = 'queued' AND kind = 'message'
     AND (not_before IS NULL OR not_before <= :now)
 ORDER BY id LIMIT 1;
 
 -- name: inbox_waiting
 -- All messages of a lane that may start now.
-SELECT id, payload FROM inbox
+SELECT id, payload, request FROM inbox
 WHERE lane = :lane AND state = 'queued' AND kind = 'message'
     AND (not_before IS NULL OR not_before <= :now)
 ORDER BY id;
@@ -87,20 +87,21 @@ UPDATE inbox SET state = 'taken', turn = :turn WHERE id = :id;
 
 -- name: inbox_of_turn
 -- The messages a turn answers.
-SELECT id, payload FROM inbox WHERE turn = :turn ORDER BY id;
+SELECT id, payload, request FROM inbox WHERE turn = :turn ORDER BY id;
 
 -- name: inbox_finish_turn
--- The messages of a turn are answered.
-UPDATE inbox SET state = 'done' WHERE turn = :turn AND state = 'taken';
+-- The messages of a turn are answered; the history a program gave along is needed no more.
+UPDATE inbox SET state = 'done', request = NULL WHERE turn = :turn AND state = 'taken';
 
 -- name: inbox_drop
 -- A person asked for the waiting messages to be dropped.
-UPDATE inbox SET state = 'dropped', session = (SELECT session FROM lane WHERE key = :lane)
+UPDATE inbox SET state = 'dropped', request = NULL,
+    session = (SELECT session FROM lane WHERE key = :lane)
 WHERE lane = :lane AND state = 'queued' AND kind = 'message';
 
 -- name: inbox_commands
 -- Commands that were accepted and not yet answered.
-SELECT id, lane, payload FROM inbox WHERE state = 'queued' AND kind = 'command' ORDER BY id;
+SELECT id, lane, payload, request FROM inbox WHERE state = 'queued' AND kind = 'command' ORDER BY id;
 
 -- name: inbox_finish_command
 -- A command is answered, once.

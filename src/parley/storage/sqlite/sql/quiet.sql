@@ -17,3 +17,11 @@ UPDATE lane SET state = 'idle', owner = NULL WHERE state <> 'idle';
 -- name: quiet_works
 -- What runs in the background reports to the original.
 DELETE FROM work;
+
+-- name: quiet_given
+-- The histories that programs gave with what the original answers.
+UPDATE inbox SET request = NULL WHERE request IS NOT NULL;
+
+-- name: quiet_requests
+-- Whoever waits for it waits at the original.
+UPDATE request SET state = 'stopped', ended_at = :at WHERE ended_at IS NULL;

@@ -97,11 +97,11 @@ VALUES (:session, :turn, :provider, :model, :input, :output, :cached, :at);
 
 -- name: forget_inbox
 -- The words of a deleted session's messages.
-UPDATE inbox SET payload = '{}' WHERE turn IN (SELECT id FROM turn WHERE session = :session);
+UPDATE inbox SET payload = '{}', request = NULL WHERE turn IN (SELECT id FROM turn WHERE session = :session);
 
 -- name: forget_aside
 -- The words of commands given in a deleted session, and of messages dropped in it.
-UPDATE inbox SET payload = '{}', session = NULL WHERE session = :session;
+UPDATE inbox SET payload = '{}', request = NULL, session = NULL WHERE session = :session;
 
 -- name: forget_outbox
 -- The words of a deleted session's replies.

@@ -1,0 +1,66 @@
+"""A copy of a database goes on with nothing of what the original is doing."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+from parley.storage.sqlite import SqliteStore
+from parley.storage.sqlite.migrate import migrate, migrations
+from parley.storage.sqlite.quiet import quieten
+from tests.builders import PLATFORM, event_name
+from tests.storage.conformance.base import OWNER, a_record, ask, asked, claim_one, spoken, words
+
+
+def _quiet_copy(file: Path) -> Path:
+    copy = file.with_name("copy.db")
+    with closing(sqlite3.connect(file)) as source, closing(sqlite3.connect(copy)) as target:
+        source.backup(target)
+        quieten(target)
+    return copy
+
+
+async def test_requests_are_stopped_in_the_copy_and_go_on_in_the_original(tmp_path: Path) -> None:
+    original = SqliteStore.open(tmp_path / "parley.db")
+    for text in ("one", "two", "three"):
+        await ask(original, asked("the history"), spoken("of it"), asked(text), lasting=True)
+        await original.open_request(a_record(text, key=text))
+    await claim_one(original)
+    await original.mark_request("run_one", "running")
+    await original.finish_request("run_three", "done", {"text": "hi"})
+    copy = SqliteStore.open(_quiet_copy(tmp_path / "parley.db"))
+    assert await copy.open_requests() == []
+    for name, state in (("one", "stopped"), ("two", "stopped"), ("three", "done")):
+        found = await copy.request(f"run_{name}")
+        assert found is not None and found.ended_at is not None
+        assert (found.state, found.key) == (state, name)
+    assert await copy.claim("other", 9, [PLATFORM]) == []
+    result = await copy.turn_result(event_name("one"))
+    assert result is not None and result.state == "stopped"
+    result = await copy.turn_result(event_name("two"))
+    assert result is not None and result.state == "dropped"
+    assert await words(copy) == ["the history", "of it", "one"]
+    given = "SELECT count(*) FROM inbox WHERE request IS NOT NULL"
+    assert (await copy._engine.read(lambda db: db.execute(given).fetchone()))[0] == 0
+    assert {record.id for record in await original.open_requests()} == {"run_one", "run_two"}
+    assert await original.recover(OWNER) == 0
+    await copy.close()
+    await original.close()
+
+
+async def test_a_copy_of_any_version_is_made_quiet(tmp_path: Path) -> None:
+    """It is copied as it stands: who brings it back upgrades it."""
+    for version in migrations():
+        file = tmp_path / str(version) / "parley.db"
+        file.parent.mkdir()
+        migrate(file, {number: text for number, text in migrations().items() if number <= version})
+        with closing(sqlite3.connect(file)) as db:
+            db.execute(
+                "INSERT INTO inbox (lane, dedupe, kind, payload, state, at)"
+                " VALUES ('c1', 'one', 'message', '{}', 'queued', 1)"
+            )
+            db.commit()
+        store = SqliteStore.open(_quiet_copy(file))
+        assert (await store.health()).queued == 0
+        await store.close()
