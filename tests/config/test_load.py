@@ -260,3 +260,14 @@ def test_a_key_in_place_of_its_variables_name_is_refused_and_not_repeated(
         load_settings(profile, {})
     assert "`providers.box.key_env` wants the name of a variable" in str(told.value)
     assert key not in str(told.value)
+
+
+def test_an_origin_that_no_browser_sends_is_refused_with_an_example(profile: Profile) -> None:
+    profile.config_file.write_text('gateway:\n  api:\n    origins: ["*"]\n')
+    with pytest.raises(ConfigError, match=r"wants an origin such as https://chat\.example\.org"):
+        load_settings(profile, {})
+
+
+def test_origins_are_taken_as_browsers_send_them(profile: Profile) -> None:
+    profile.config_file.write_text("gateway:\n  api:\n    origins: [https://a.example:8443]\n")
+    assert load_settings(profile, {}).gateway.api.origins == ["https://a.example:8443"]

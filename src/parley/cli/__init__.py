@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["VERBS", "build_command", "run"]
 
-VERBS = ("chat", "setup", "doctor", "gateway", "model", "config", "sessions", "profile")
+VERBS = ("chat", "setup", "doctor", "gateway", "model", "config", "sessions", "profile", "keys")
 _COMPLETION = "_PARLEY_COMPLETE"
 
 

@@ -62,6 +62,18 @@ OPTIONAL_ENV_VARS: Final[dict[str, EnvVar]] = {
         "category": "paths",
         "password": False,
     },
+    "GATEWAY_PROXY_URL": {
+        "description": "The address of a remote agent that answers instead, above the setting.",
+        "prompt": "Remote agent's address",
+        "category": "messaging",
+        "password": False,
+    },
+    "GATEWAY_PROXY_KEY": {
+        "description": "The key for the remote agent, where it wants one.",
+        "prompt": "Remote agent's key",
+        "category": "messaging",
+        "password": True,
+    },
     "WEBHOOK_TOKEN": {
         "description": "The token of the webhook, at least 16 characters: you choose it.",
         "prompt": "Webhook token",

@@ -24,9 +24,15 @@ _WANTED: Final = {
     "list": "a list",
     "model": "settings under it",
     "number": "a number",
+    "origin": "an origin such as https://chat.example.org",
     "finite": "an ordinary number",
     "string": "text",
     "zone": "a time zone such as Europe/Paris",
+}
+_ADDRESSES: Final[Mapping[str, str]] = {
+    "web_address": "an address that begins with http:// or https://, such as http://host:8642",
+    "bare_address": "an address without a name, a password, `?` or `#` in it; the key goes into "
+    "`.env` as GATEWAY_PROXY_KEY",
 }
 
 
@@ -45,6 +51,9 @@ def describe_fault(
     if error["type"] == "string_pattern_mismatch":
         # What stands there may be the key itself: it is not repeated.
         sentence = f"`{setting}` wants the name of a variable, such as OPENAI_API_KEY, not a key."
+    elif error["type"] in _ADDRESSES:
+        # A password may stand there, or a key.
+        sentence = f"`{setting}` wants {_ADDRESSES[error['type']]}."
     elif error["type"] == "missing":
         sentence = f"`{setting}` is missing."
     # An item of a list given by a variable has no path of its own there.

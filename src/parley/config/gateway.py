@@ -1,14 +1,28 @@
-"""Where `gateway.multiplex_profiles` may stand: under `gateway`, at the top, or in a variable."""
+"""Where settings of the gateway may stand besides `gateway`: at the top, or in a variable."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any, Final
 
-__all__ = ["HOUSE_SETTINGS", "MULTIPLEX_VARIABLE", "gateway_values", "lift_multiplex"]
+from parley.config.proxy import PROXY_URL_VARIABLE
+
+__all__ = [
+    "HOUSE_SETTINGS",
+    "MULTIPLEX_VARIABLE",
+    "NAMED_VARIABLES",
+    "gateway_values",
+    "lift_multiplex",
+]
 
 MULTIPLEX_VARIABLE: Final = "GATEWAY_MULTIPLEX_PROFILES"
 _FLAG: Final = "multiplex_profiles"
+
+NAMED_VARIABLES: Final[Mapping[str, str]] = {
+    MULTIPLEX_VARIABLE: _FLAG,
+    PROXY_URL_VARIABLE: "proxy_url",
+}
+"""Variables with a name of their own, and the setting under `gateway` that each is above."""
 
 HOUSE_SETTINGS: Final = frozenset({f"gateway.{name}" for name in (_FLAG, "profiles", "routes")})
 """What counts in the default profile alone: it is said of all profiles together."""
@@ -38,7 +52,8 @@ def gateway_values(record: Mapping[str, Any], environ: Mapping[str, str]) -> dic
         section: dict[str, Any] = values["gateway"] or {}
     else:
         section = values
-    given = environ.get(MULTIPLEX_VARIABLE, "").strip()
-    if given and isinstance(section, dict):
-        section[_FLAG] = given
+    for variable, name in NAMED_VARIABLES.items():
+        given = environ.get(variable, "").strip()
+        if given and isinstance(section, dict):
+            section[name] = given
     return section

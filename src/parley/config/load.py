@@ -13,7 +13,7 @@ from parley.config.document import Document, SettingPath, Value, read_document
 from parley.config.env_file import read_env_file
 from parley.config.errors import ConfigError, Fault, nearest, shown
 from parley.config.faults import describe_fault, found
-from parley.config.gateway import MULTIPLEX_VARIABLE, lift_multiplex
+from parley.config.gateway import NAMED_VARIABLES, lift_multiplex
 from parley.config.schema import Leaf, Section, Table, env_name, leaves, spot_at
 from parley.config.settings import BUILT_IN_PROVIDERS, PROVIDER_NAME, GatewayConfig, Settings
 from parley.profiles import Profile, default_profile
@@ -99,8 +99,9 @@ def _overrides(
         found = paths.get(variable) or _new_provider(variable)
         if found is not None:
             yield found[0], Override(text.strip(), f"`{variable}`{where}")
-    if flag := environ.get(MULTIPLEX_VARIABLE, "").strip():
-        yield ("gateway", "multiplex_profiles"), Override(flag, f"`{MULTIPLEX_VARIABLE}`{where}")
+    for variable, name in NAMED_VARIABLES.items():
+        if text := environ.get(variable, "").strip():
+            yield ("gateway", name), Override(text, f"`{variable}`{where}")
 
 
 def _new_provider(variable: str) -> tuple[SettingPath, Leaf] | None:

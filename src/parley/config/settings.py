@@ -15,6 +15,7 @@ __all__ = [
     "BUILT_IN_PROVIDERS",
     "PROVIDER_NAME",
     "AgentSettings",
+    "ApiConfig",
     "GatewayConfig",
     "LocalModelSettings",
     "LogSettings",
@@ -67,11 +68,41 @@ def _time_zone(value: str) -> str:
     return value
 
 
+def _address(value: object) -> object:
+    """Blank is unset: a line that is left there to be filled in harms nobody."""
+    from parley.config.proxy import clean_address
+
+    return clean_address(value) if isinstance(value, str) else value
+
+
+def _address_of_an_agent(value: str | None) -> str | None:
+    from parley.config.proxy import address_fault
+
+    fault = None if value is None else address_fault(value)
+    if fault is not None:
+        raise PydanticCustomError(fault, "wants the address of a server")
+    return value
+
+
+def _origin(value: str) -> str:
+    from parley.config.hosts import is_origin
+
+    if not is_origin(value):
+        raise PydanticCustomError("origin_name", "wants an origin")
+    return value
+
+
 Id = Annotated[str, Field(min_length=1), BeforeValidator(_id_text)]
 Reset = Literal["never", "idle", "daily", "both"]
 Minutes = Annotated[int, Field(ge=1, le=525_600), Number]
 TimeOfDay = Annotated[str, AfterValidator(_time_of_day)]
 TimeZone = Annotated[str, AfterValidator(_time_zone)]
+AgentAddress = Annotated[
+    str | None, BeforeValidator(_address), AfterValidator(_address_of_an_agent)
+]
+
+
+Origin = Annotated[str, AfterValidator(_origin)]
 
 
 class _Section(BaseModel):
@@ -152,6 +183,21 @@ class RouteSettings(_Section):
     user: Id | None = Field(default=None, description="who speaks")
 
 
+class ApiConfig(_Section):
+    """The API server: who may ask from a browser, and how much."""
+
+    origins: list[Origin] = Field(
+        default_factory=list,
+        description="web pages that may ask, such as https://chat.example.org; none if empty",
+    )
+    requests_per_minute: Annotated[int, Field(ge=0), Number] = Field(
+        default=0, description="of one key; 0: no limit. A key may have its own"
+    )
+    body_mb: Annotated[int, Field(ge=1, le=1024), Number] = Field(
+        default=32, description="the largest request, files and all, in megabytes"
+    )
+
+
 class GatewayConfig(_Section):
     """The process that serves the surfaces."""
 
@@ -174,6 +220,17 @@ class GatewayConfig(_Section):
     )
     routes: list[RouteSettings] = Field(
         default_factory=list, description="which profile answers where; see docs/profiles.md"
+    )
+    api: ApiConfig = ApiConfig()
+    proxy_url: AgentAddress = Field(
+        default=None,
+        description="a remote agent that answers instead; its key is `GATEWAY_PROXY_KEY`",
+    )
+    proxy_model: str | None = Field(
+        default=None, description="the model to ask the remote agent for; `parley` if unset"
+    )
+    proxy_timeout_seconds: Seconds = Field(
+        default=300.0, description="longest silence of the remote agent; 0: any"
     )
 
     @classmethod
