@@ -7,6 +7,7 @@ import gzip
 import json
 import logging
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -15,13 +16,14 @@ from aiohttp import web
 
 from parley.gateway.access import Refused
 from parley.gateway.intake import Stopping
+from parley.profiles import Profile
 from parley.protocol import ParleyError
 from parley.storage.contract import Receipt, StoreUnavailable
-from parley.surfaces.api.surface import ApiSurface
 from parley.surfaces.webhook import hub as webhook_hub
 from parley.surfaces.webhook.hub import WebhookHub
 from parley.surfaces.webhook.surface import WebhookSurface
 from tests.gateway.house import House
+from tests.servers.api_server import an_api
 from tests.servers.callback_receiver import CallbackReceiver, Posted
 from tests.servers.scripted_model import Reply
 from tests.servers.stage import Stage
@@ -40,7 +42,7 @@ async def receiver() -> AsyncIterator[CallbackReceiver]:
 @pytest.fixture
 async def webhook(house: House, receiver: CallbackReceiver) -> WebhookHouse:
     """The house with its webhook open."""
-    made = WebhookHouse(receiver)
+    made = WebhookHouse(receiver, house.profile)
     house.more_surfaces = made.surfaces
     await house.open(gateway={"drain_seconds": 5})
     return made
@@ -196,7 +198,7 @@ async def test_an_answer_comes_again_after_a_crash_under_the_same_id(
         raise AssertionError
 
     receiver.behaviour = never
-    first = WebhookHouse(receiver)
+    first = WebhookHouse(receiver, house.profile)
     house.more_surfaces = first.surfaces
     await house.open()
     async with Caller(first.url) as caller:
@@ -206,7 +208,7 @@ async def test_an_answer_comes_again_after_a_crash_under_the_same_id(
     await first.webhook.stop()
     await first.api.stop()
     receiver.is_fine()
-    second = WebhookHouse(receiver)
+    second = WebhookHouse(receiver, house.profile)
     house.more_surfaces = second.surfaces
     await house.open()
     await until(lambda: len(receiver.posted) == 2)
@@ -269,10 +271,11 @@ async def test_the_word_bearer_may_be_written_as_one_likes(caller: Caller) -> No
 
 async def test_a_known_token_is_not_called_unknown_while_its_surface_is_not_open(
     receiver: CallbackReceiver,
+    tmp_path: Path,
 ) -> None:
     """At a start and at a stop: a program that got 401 would give up."""
     door = Door()
-    house = WebhookHouse(receiver)
+    house = WebhookHouse(receiver, Profile("default", tmp_path))
     await house.api.start(door)
     try:
         async with Caller(house.url) as caller:
@@ -308,8 +311,9 @@ async def test_what_the_gateway_says_becomes_a_status(
     status: int,
     words: str,
     wait: str | None,
+    tmp_path: Path,
 ) -> None:
-    house, door = WebhookHouse(receiver), Door(answer)
+    house, door = WebhookHouse(receiver, Profile("default", tmp_path)), Door(answer)
     await house.api.start(door)
     await house.webhook.start(door)
     try:
@@ -452,7 +456,9 @@ async def test_other_ways_of_asking_are_not_there(webhook: WebhookHouse) -> None
 # ── several accounts ──
 
 
-async def test_each_token_leads_to_its_own_profile(receiver: CallbackReceiver) -> None:
+async def test_each_token_leads_to_its_own_profile(
+    receiver: CallbackReceiver, tmp_path: Path
+) -> None:
     hub = WebhookHub()
     tokens = {name: f"the-token-of-{name}-xxxxxxxx" for name in ("default", "coder", "writer")}
     surfaces = {
@@ -460,7 +466,7 @@ async def test_each_token_leads_to_its_own_profile(receiver: CallbackReceiver) -
         for name, token in tokens.items()
     }
     doors = {name: Door() for name in tokens}
-    api = ApiSurface("127.0.0.1", 0, mounted=[hub])
+    api = an_api(Profile("default", tmp_path), mounted=[hub])
     await api.start(doors["default"])
     for name, surface in surfaces.items():
         await surface.start(doors[name])
@@ -487,7 +493,7 @@ async def test_each_token_leads_to_its_own_profile(receiver: CallbackReceiver) -
 
 
 async def test_two_profiles_with_one_token_are_refused_with_both_names(
-    receiver: CallbackReceiver,
+    receiver: CallbackReceiver, tmp_path: Path
 ) -> None:
     """And neither is served: nobody knows whose messages these are."""
     hub, door = WebhookHub(), Door()
@@ -497,7 +503,7 @@ async def test_two_profiles_with_one_token_are_refused_with_both_names(
             await surface.start(door)
         assert {"`default`", "`coder`"} <= set(str(refused.value).split())
         assert TOKEN not in str(refused.value)
-    api = ApiSurface("127.0.0.1", 0, mounted=[hub])
+    api = an_api(Profile("default", tmp_path), mounted=[hub])
     await api.start(door)
     async with Caller(f"{api.where}/webhook") as caller:
         assert (await caller.say("hello", "1"))[0] == 503
@@ -506,7 +512,7 @@ async def test_two_profiles_with_one_token_are_refused_with_both_names(
 
 
 async def test_a_token_that_is_copied_later_does_not_shut_its_owner_out(
-    receiver: CallbackReceiver,
+    receiver: CallbackReceiver, tmp_path: Path
 ) -> None:
     hub, door = WebhookHub(), Door()
     owner = a_surface(receiver, hub=hub)
@@ -514,7 +520,7 @@ async def test_a_token_that_is_copied_later_does_not_shut_its_owner_out(
     copied = a_surface(receiver, hub=hub, profile="coder")
     with pytest.raises(ParleyError, match="have the same WEBHOOK_TOKEN"):
         await copied.start(Door())
-    api = ApiSurface("127.0.0.1", 0, mounted=[hub])
+    api = an_api(Profile("default", tmp_path), mounted=[hub])
     await api.start(door)
     async with Caller(f"{api.where}/webhook") as caller:
         assert (await caller.say("hello", "1"))[0] == 202
@@ -549,14 +555,14 @@ async def test_a_token_that_is_copied_later_does_not_shut_its_owner_out(
     ],
 )
 async def test_a_token_that_will_not_do_is_told_and_opens_nothing(
-    receiver: CallbackReceiver, token: str | None, sentence: str
+    receiver: CallbackReceiver, token: str | None, sentence: str, tmp_path: Path
 ) -> None:
     hub, door = WebhookHub(), Door()
     surface = WebhookSurface(hub, profile="default", token=token, callback_url=receiver.url)
     with pytest.raises(ParleyError) as refused:
         await surface.start(door)
     assert str(refused.value) == sentence
-    api = ApiSurface("127.0.0.1", 0, mounted=[hub])
+    api = an_api(Profile("default", tmp_path), mounted=[hub])
     await api.start(door)
     try:
         async with Caller(f"{api.where}/webhook") as caller:
@@ -589,10 +595,10 @@ async def test_a_callback_that_will_not_do_is_told(url: str | None, words: str) 
 
 
 async def test_a_webhook_that_cannot_start_leaves_the_other_surfaces_alone(
-    house: House, receiver: CallbackReceiver
+    house: House, receiver: CallbackReceiver, tmp_path: Path
 ) -> None:
     hub = WebhookHub()
-    api = ApiSurface("127.0.0.1", 0, mounted=[hub])
+    api = an_api(Profile("default", tmp_path), mounted=[hub])
     broken = WebhookSurface(hub, profile="default", token=None, callback_url=receiver.url)
     house.more_surfaces = [api, broken]
     await house.open()

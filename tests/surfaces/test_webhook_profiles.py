@@ -14,8 +14,8 @@ from parley.config import Settings
 from parley.gateway.app import Gateway, Parts
 from parley.profiles import Profile
 from parley.storage.sqlite import SqliteStore
-from parley.surfaces.api.surface import ApiSurface
 from parley.surfaces.webhook.hub import WebhookHub
+from tests.servers.api_server import an_api
 from tests.servers.callback_receiver import CallbackReceiver
 from tests.servers.scripted_model import ScriptedModel
 from tests.surfaces.webhook import Caller, a_surface
@@ -31,8 +31,8 @@ class Family:
         self.receivers = {name: CallbackReceiver() for name in NAMES}
         self.stores: dict[str, SqliteStore] = {}
         self.hub = WebhookHub()
-        self.api = ApiSurface("127.0.0.1", 0, mounted=[self.hub])
         self.profiles = [Profile(name, home / name) for name in NAMES]
+        self.api = an_api(*self.profiles, mounted=[self.hub])
         self._settings: dict[str, Any] = {
             "model": {"provider": "scripted"},
             "providers": {"scripted": {"base_url": model.base_url, "model": "scripted"}},

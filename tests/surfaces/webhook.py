@@ -7,12 +7,15 @@ from typing import Any, Self
 
 import aiohttp
 
+from parley.gateway.requests import ProfileDoor
+from parley.gateway.routing import NobodyThere
 from parley.gateway.status import GatewayStatus, Introduction
+from parley.profiles import Profile
 from parley.protocol import InboundMessage, SessionSource
 from parley.storage.contract import Receipt
-from parley.surfaces.api.surface import ApiSurface
 from parley.surfaces.webhook.hub import WebhookHub
 from parley.surfaces.webhook.surface import WebhookSurface
+from tests.servers.api_server import an_api
 from tests.servers.callback_receiver import CallbackReceiver
 
 __all__ = ["TOKEN", "Caller", "Door", "WebhookHouse", "a_surface"]
@@ -35,9 +38,9 @@ def a_surface(
 class WebhookHouse:
     """The HTTP server of a gateway and one webhook behind it, on any free port."""
 
-    def __init__(self, receiver: CallbackReceiver) -> None:
+    def __init__(self, receiver: CallbackReceiver, home: Profile) -> None:
         self.hub = WebhookHub()
-        self.api = ApiSurface("127.0.0.1", 0, mounted=[self.hub])
+        self.api = an_api(home, mounted=[self.hub])
         self.webhook = a_surface(receiver, hub=self.hub)
         self.surfaces = (self.api, self.webhook)
 
@@ -103,3 +106,9 @@ class Door:
 
     async def status(self) -> GatewayStatus:
         raise NotImplementedError
+
+    def profiles(self) -> tuple[str, ...]:
+        return ()
+
+    def to(self, profile: str) -> ProfileDoor:
+        raise NobodyThere("Nobody is served here.")

@@ -1,12 +1,19 @@
-"""HTTP on loopback: `/healthz`, `/readyz`, `/metrics`, and what else is served over it."""
+"""The API: HTTP for programs, on loopback unless there are keys."""
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import errno
-from collections.abc import Iterable, Sequence
+import logging
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
+from parley.config.hosts import is_loopback
+from parley.config.settings import ApiConfig
 from parley.gateway.intake import FrontDoor
+from parley.gateway.live import LiveEvent
+from parley.profiles import Profile
 from parley.protocol import ParleyError
 from parley.storage.contract import Delivery
 from parley.surfaces.base import Rejected, Surface
@@ -14,7 +21,15 @@ from parley.surfaces.base import Rejected, Surface
 if TYPE_CHECKING:
     from aiohttp import web
 
+    from parley.surfaces.api.desk import Desk
+    from parley.surfaces.api.site import Site
+
 __all__ = ["ApiSurface", "Mounted"]
+
+_log = logging.getLogger("parley.api")
+
+_PRUNED_EVERY = 3600.0
+_GRACE = 1.0
 
 
 class Mounted(Protocol):
@@ -24,17 +39,35 @@ class Mounted(Protocol):
 
 
 class ApiSurface(Surface):
-    """Serves programs that ask how the gateway is."""
+    """Serves programs. Each gets its answer in the request it made, or from its run; never later.
+
+    `profiles` are those whose keys are known here, and `home` is the house's own.
+    """
 
     platform = "api"
     supports_async_delivery = False
+    vouches = True
 
-    def __init__(self, host: str, port: int, *, mounted: Sequence[Mounted] = ()) -> None:
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        *,
+        home: Profile,
+        profiles: Callable[[], Sequence[Profile]],
+        config: ApiConfig | None = None,
+        mounted: Sequence[Mounted] = (),
+    ) -> None:
         self._host = host
         self._port = port
+        self._home = home
+        self._profiles = profiles
+        self._config = config or ApiConfig()
         self._mounted = tuple(mounted)
-        self._runner: web.AppRunner | None = None
-        self._door: FrontDoor | None = None
+        self._site: Site | None = None
+        self._desk: Desk | None = None
+        self._opened = asyncio.Event()
+        self._pruning: asyncio.Task[None] | None = None
 
     @property
     def where(self) -> str:
@@ -44,30 +77,70 @@ class ApiSurface(Surface):
     async def start(self, door: FrontDoor) -> None:
         from aiohttp import web
 
-        self._door = door
+        from parley.config.api_keys import KeyRing
+        from parley.surfaces.api.callers import Callers
+        from parley.surfaces.api.desk import Desk, DeskRules
+        from parley.surfaces.api.edge import EdgeRules, guard_edge
+        from parley.surfaces.api.results import render
+        from parley.surfaces.api.routes import add_routes
+        from parley.surfaces.api.site import open_site
+
+        near = is_loopback(self._host)
+        ring = KeyRing(self._profiles, self._home, allow_local=near)
+        if near:
+            await asyncio.to_thread(ring.local_key)
+        elif not await asyncio.to_thread(ring.has_keys):
+            raise ParleyError(
+                f"The API is not opened on {self._host} without a key: make one with "
+                "`parley keys create`, or set gateway.host to 127.0.0.1."
+            )
+        config = self._config
+        callers = Callers(ring, home=self._home.name, per_minute=config.requests_per_minute)
+        rules = DeskRules(body_bytes=config.body_mb * 1024 * 1024)
+        desk = Desk(door, callers, rules, render=render)
         app = web.Application()
-        app.router.add_get("/healthz", self._healthz)
-        app.router.add_get("/readyz", self._readyz)
-        app.router.add_get("/metrics", self._metrics)
+        guard_edge(app, EdgeRules.of(config.origins))
+        add_routes(app, desk)
         for each in self._mounted:
             app.router.add_routes(each.routes())
-        # A body is taken as it comes: what unpacks to more than it says is nobody's message.
-        runner = web.AppRunner(app, access_log=None, auto_decompress=False)
-        await runner.setup()
         try:
-            await web.TCPSite(runner, self._host, self._port).start()
+            site = await open_site(app, self._host, self._port)
         except OSError as error:
-            await runner.cleanup()
             raise ParleyError(self._explain(error)) from error
-        self._port = runner.addresses[0][1]
-        self._runner = runner
+        self._port = site.port
+        self._site, self._desk = site, desk
+        desk.open_records()
+        self._opened.set()
+        self._pruning = asyncio.create_task(self._prune_for_ever(desk), name="api-pruning")
 
     async def stop(self) -> None:
-        if self._runner is not None:
-            await self._runner.cleanup()
+        if self._pruning is not None:
+            self._pruning.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._pruning
+        if self._desk is not None:
+            self._desk.leave()
+        if self._site is not None:
+            await self._site.close(_GRACE)
+        if self._desk is not None:
+            await self._desk.close()
 
     async def send(self, delivery: Delivery) -> str | None:
         raise Rejected("An HTTP client gets its answer in the request it made, or not at all.")
+
+    async def show(self, event: LiveEvent) -> None:
+        # Turns that an earlier process left go on before there is a desk to tell of them.
+        await self._opened.wait()
+        if self._desk is not None and event.request is not None:
+            self._desk.take(event)
+
+    async def _prune_for_ever(self, desk: Desk) -> None:
+        while True:
+            await asyncio.sleep(_PRUNED_EVERY)
+            try:
+                await desk.prune()
+            except Exception:  # noqa: BLE001 - the supervisor: it is tried again
+                _log.exception("pruning_broke_off")
 
     def _explain(self, error: OSError) -> str:
         if error.errno == errno.EADDRINUSE:
@@ -76,41 +149,3 @@ class ApiSurface(Surface):
                 "parley config set gateway.port 8643"
             )
         return f"{self._host}:{self._port} cannot be opened ({error.strerror or error})."
-
-    async def _healthz(self, request: web.Request) -> web.Response:
-        from aiohttp import web
-
-        return web.json_response({"status": "ok"})
-
-    async def _readyz(self, request: web.Request) -> web.Response:
-        from aiohttp import web
-
-        if self._door is None:
-            return web.json_response({"ready": False}, status=503)
-        status = await self._door.status()
-        detail = {
-            "ready": status.ready,
-            "degraded": status.degraded,
-            "state": status.state,
-            "version": status.version,
-            "surfaces": {place.platform: place.fault or "ok" for place in status.surfaces},
-            "profiles": {
-                profile.name: {
-                    "ready": profile.sound,
-                    "problems": profile.problems,
-                    "surfaces": {place.platform: place.fault or "ok" for place in profile.surfaces},
-                }
-                for profile in status.profiles
-            },
-        }
-        return web.json_response(detail, status=200 if status.ready else 503)
-
-    async def _metrics(self, request: web.Request) -> web.Response:
-        from aiohttp import web
-
-        from parley.surfaces.api.metrics import render
-
-        if self._door is None:
-            return web.Response(status=503)
-        page, kind = render(await self._door.status())
-        return web.Response(body=page, headers={"Content-Type": kind})

@@ -1,0 +1,286 @@
+"""What every request passes before its handler, and every response after it.
+
+The request gets an id; a page of another site is refused; whatever goes wrong is told in OpenAI's
+shape; and every response says what a browser may not do with it.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import logging
+import re
+import secrets
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from parley.gateway.intake import Stopping
+from parley.gateway.routing import NobodyThere
+from parley.protocol import ParleyError
+from parley.storage.contract import StoreClosed, StoreUnavailable
+from parley.surfaces.api.errors import ApiError, ClientGone, error_response
+
+if TYPE_CHECKING:
+    from aiohttp import web
+
+__all__ = ["EdgeRules", "fortify", "guard_edge", "new_request_id", "request_id"]
+
+_log = logging.getLogger("parley.api")
+
+METHODS: Final = ("GET", "HEAD", "POST", "DELETE", "OPTIONS")
+_TAKEN: Final = (
+    "Authorization",
+    "Content-Type",
+    "Idempotency-Key",
+    "Last-Event-ID",
+    "X-Hermes-Session-Id",
+    "X-Parley-Session-Id",
+    "X-Hermes-Session-Key",
+    "X-Parley-Session-Key",
+    "X-Parley-Events",
+)
+_EXPOSED: Final = ("X-Parley-Session-Id", "X-Hermes-Session-Id", "X-Request-Id", "Retry-After")
+_SECURITY: Final = {
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "X-Frame-Options": "DENY",
+    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
+    "Cache-Control": "no-store",
+}
+_PREFLIGHT_SECONDS: Final = 600
+_PLAIN: Final = re.compile(r"[A-Za-z0-9._-]{1,64}")
+_PROCESS: Final = secrets.token_hex(6)
+_NUMBERS: Final = itertools.count(1)
+
+_Handler = Callable[["web.Request"], Awaitable["web.StreamResponse"]]
+
+
+@dataclass(frozen=True, slots=True)
+class EdgeRules:
+    """Which pages may ask, and under which names this server is asked.
+
+    `origins` as browsers send them: `https://chat.example.org`. `hosts` without a port; None is
+    any. On loopback it keeps out a page whose name was made to point here.
+    """
+
+    origins: frozenset[str] = frozenset()
+    hosts: frozenset[str] | None = None
+
+    @classmethod
+    def of(cls, origins: Iterable[str], hosts: Iterable[str] | None = None) -> EdgeRules:
+        """`*` is never an origin: a page must be named."""
+        named = frozenset(origin.strip().rstrip("/").lower() for origin in origins)
+        return cls(
+            named - {"*", "null", ""},
+            None if hosts is None else frozenset(host.lower() for host in hosts),
+        )
+
+
+def guard_edge(app: web.Application, rules: EdgeRules) -> None:
+    """Put the edge around everything that the application serves."""
+    from aiohttp import web
+
+    @web.middleware
+    async def edge(request: web.Request, handler: _Handler) -> web.StreamResponse:
+        request_id(request)
+        try:
+            early = _answer_early(request, rules)
+            return early if early is not None else await handler(request)
+        except Exception as error:  # noqa: BLE001 - the boundary: whatever it is, it is answered
+            return _answer(request, error)
+
+    async def finish(request: web.Request, response: web.StreamResponse) -> None:
+        fortify(response.headers, request_id(request))
+        if rules.origins:
+            _open_to_allowed(request, response, rules)
+
+    app.middlewares.append(edge)
+    app.on_response_prepare.append(finish)
+
+
+def request_id(request: web.Request) -> str:
+    """Ours, or the client's own where it is short and plain."""
+    known: str | None = request.get(_key())
+    if known is None:
+        given = request.headers.get("X-Request-Id", "")
+        known = given if _PLAIN.fullmatch(given) else new_request_id()
+        request[_key()] = known
+    return known
+
+
+def new_request_id() -> str:
+    """Nobody's secret: it only has to be found in the log."""
+    return f"req_{_PROCESS}{next(_NUMBERS):06x}"
+
+
+def fortify(headers: MutableMapping[str, str], request_id: str) -> None:
+    """What every response says. A page with a policy of its own keeps it."""
+    for name, value in _SECURITY.items():
+        headers.setdefault(name, value)
+    headers["X-Request-Id"] = request_id
+    headers.pop("Server", None)
+
+
+# ── before the handler ────────────────────────────────────────────────────────────────────────
+
+
+def _answer_early(request: web.Request, rules: EdgeRules) -> web.StreamResponse | None:
+    """The response where no handler is needed; raises when the request is refused."""
+    if request.version < (1, 0):
+        raise ApiError(
+            400, "Speak HTTP/1.1.", code="unknown_version", headers={"Connection": "close"}
+        )
+    if request.method in {"TRACE", "CONNECT"}:
+        raise ApiError(
+            405,
+            f"{request.method} is not taken here.",
+            code="method_not_allowed",
+            headers={"Allow": ", ".join(METHODS), "Connection": "close"},
+        )
+    if rules.hosts is not None and _name_of_host(request) not in rules.hosts:
+        raise ApiError(421, "This server is not known by the name in `Host`.", code="unknown_host")
+    origin = request.headers.get("Origin")
+    if origin is None:
+        return None
+    if not _may_ask(request, origin, rules):
+        raise ApiError.forbidden(
+            "This page may not ask here: add its origin to the setting gateway.api.origins.",
+            code="origin_not_allowed",
+        )
+    if request.method == "OPTIONS" and "Access-Control-Request-Method" in request.headers:
+        return _preflight()
+    return None
+
+
+def _may_ask(request: web.Request, origin: str, rules: EdgeRules) -> bool:
+    if len(request.headers.getall("Origin")) != 1:
+        return False
+    if origin.lower() in rules.origins:
+        return True
+    return origin.lower() == f"{request.scheme}://{request.headers.get('Host', '')}".lower()
+
+
+def _name_of_host(request: web.Request) -> str:
+    host = request.headers.get("Host", "").lower()
+    name, colon, port = host.rpartition(":")
+    return name if colon and port.isdigit() else host
+
+
+def _preflight() -> web.Response:
+    from aiohttp import web
+
+    return web.Response(
+        status=204,
+        headers={
+            "Access-Control-Allow-Methods": ", ".join(METHODS),
+            "Access-Control-Allow-Headers": ", ".join(_TAKEN),
+            "Access-Control-Max-Age": str(_PREFLIGHT_SECONDS),
+        },
+    )
+
+
+def _open_to_allowed(request: web.Request, response: web.StreamResponse, rules: EdgeRules) -> None:
+    vary = response.headers.get("Vary")
+    response.headers["Vary"] = f"{vary}, Origin" if vary else "Origin"
+    origin = request.headers.get("Origin", "")
+    if origin.lower() in rules.origins:
+        response.headers["Access-Control-Allow-Origin"] = origin
+        response.headers["Access-Control-Expose-Headers"] = ", ".join(_EXPOSED)
+
+
+# ── after it ──────────────────────────────────────────────────────────────────────────────────
+
+
+def _answer(request: web.Request, error: Exception) -> web.StreamResponse:
+    """What is told of an error: nothing when nobody is there, or a response has begun already."""
+    from aiohttp import web
+
+    transport = request.transport
+    gone = transport is None or transport.is_closing()
+    if isinstance(error, ClientGone) or (gone and isinstance(error, ConnectionError)):
+        _cut(request)
+        return web.Response(status=400)
+    if isinstance(error, web.HTTPException) and error.status < 400:
+        raise error
+    told = _as_api_error(request, error)
+    if request.writer.output_size > 0:
+        # A half-written response cannot be taken back: cut, so that it is not taken for whole.
+        _cut(request)
+    if isinstance(error, web.HTTPMethodNotAllowed) and request.method == "OPTIONS":
+        return web.Response(status=204, headers={"Allow": told.headers["Allow"]})
+    response = error_response(told)
+    if "Connection" in response.headers:
+        response.force_close()
+    return response
+
+
+def _as_api_error(request: web.Request, error: Exception) -> ApiError:
+    from aiohttp import web
+
+    match error:
+        case ApiError():
+            return error
+        case Stopping():
+            return ApiError(
+                503, str(error), code="stopping", retry_after=1, headers={"Connection": "close"}
+            )
+        case NobodyThere() | StoreUnavailable() | StoreClosed():
+            return ApiError.unavailable(str(error), retry_after=1)
+        case ParleyError():
+            return ApiError.bad_request(str(error))
+        case web.HTTPException():
+            return _of_aiohttp(request, error)
+        case web.RequestPayloadError():
+            return ApiError.bad_request("The body is not as its headers say.")
+        case _:
+            _log.error(
+                "A request failed",
+                exc_info=error,
+                extra={
+                    "request_id": request_id(request),
+                    "method": request.method,
+                    "route": _route(request),
+                },
+            )
+            return ApiError(
+                500,
+                f"Something went wrong here; the log tells more under {request_id(request)}.",
+                code="internal_error",
+            )
+
+
+def _of_aiohttp(request: web.Request, error: web.HTTPException) -> ApiError:
+    from aiohttp import web
+
+    if isinstance(error, web.HTTPMethodNotAllowed):
+        allowed = ", ".join(sorted({*error.allowed_methods, "OPTIONS"}))
+        return ApiError(
+            405,
+            f"{request.method} is not taken at this address; take one of: {allowed}.",
+            code="method_not_allowed",
+            headers={"Allow": allowed},
+        )
+    if error.status == 404:
+        return ApiError.not_found("There is nothing at this address.", code="unknown_url")
+    if error.status == 413:
+        return ApiError.too_large("The body of the request is too large.")
+    return ApiError(error.status, f"The request was refused: {error.reason}.")
+
+
+def _cut(request: web.Request) -> None:
+    if request.transport is not None:
+        request.transport.abort()
+
+
+def _route(request: web.Request) -> str:
+    """The path as it was declared: what a client puts into it is nobody's to log."""
+    resource = request.match_info.route.resource
+    return resource.canonical if resource is not None else ""
+
+
+@functools.cache
+def _key() -> web.RequestKey[str]:
+    from aiohttp import web
+
+    return web.RequestKey("parley.request_id", str)

@@ -1,0 +1,291 @@
+"""`/v1/responses`: answers that can be asked for again, and gone on from."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from parley.gateway.live import TurnEnded
+from parley.gateway.requests import ProfileDoor
+from parley.protocol import (
+    ChatMessage,
+    Failed,
+    Final,
+    StepTaken,
+    TextDelta,
+    TextReset,
+)
+from parley.storage.contract import RequestRecord
+from parley.surfaces.api.asks import Ask, Happening, first_word, reply_of
+from parley.surfaces.api.body import read_json
+from parley.surfaces.api.callers import Caller
+from parley.surfaces.api.desk import Desk, Talk
+from parley.surfaces.api.errors import ApiError, failed_to_error
+from parley.surfaces.api.once import give_once
+from parley.surfaces.api.outgoing import Outgoing
+from parley.surfaces.api.records import Ended, Records, fingerprint_of, new_record
+from parley.surfaces.api.stream import EventStream
+from parley.surfaces.api.wire.content import attachments_keeper
+from parley.surfaces.api.wire.ids import new_id
+from parley.surfaces.api.wire.responses_again import events_again
+from parley.surfaces.api.wire.responses_events import ResponseEvents, ServerEvent
+from parley.surfaces.api.wire.responses_in import read_response
+from parley.surfaces.api.wire.responses_out import (
+    output_items,
+    response_object,
+    response_status,
+    response_usage,
+)
+
+if TYPE_CHECKING:
+    from aiohttp import web
+
+    from parley.surfaces.api.wire.parsed import ParsedRequest
+
+__all__ = ["create", "delete", "go_on_from", "render", "show"]
+
+_FOR_A_REPEAT = 86_400.0
+_PLACE = "_place"
+"""Where it was given: kept with a stored response, told to nobody."""
+
+
+async def create(desk: Desk, request: web.Request, caller: Caller) -> web.StreamResponse:
+    rules = desk.rules
+    body = await read_json(request, most=rules.body_bytes, seconds=rules.body_seconds)
+    model, before = body.get("model"), body.get("previous_response_id")
+    talk = desk.talk(request, caller, model if isinstance(model, str) else None)
+    if not isinstance(before, str):
+        return await _create(desk, request, talk, body)
+    place = await go_on_from(desk, talk, before)
+    try:
+        return await _create(desk, request, talk, body, place)
+    finally:
+        if not place.earlier:
+            desk.let_go(before)
+
+
+async def _create(
+    desk: Desk,
+    request: web.Request,
+    asked_in: Talk,
+    body: dict[str, Any],
+    place: Place | None = None,
+) -> web.StreamResponse:
+    talk = asked_in if place is None else place.talk
+    earlier = () if place is None else place.earlier
+    keep = attachments_keeper(talk.door.attachments)
+    continued = not talk.is_new or bool(earlier)
+    parsed = await desk.read(request, lambda: read_response(body, keep, continued=continued))
+    key = desk.idempotency_key(request)
+    asked = talk.request("resp", parsed, lasting=key is not None, earlier=earlier)
+    message = talk.message(asked, parsed.text)
+    echo = response_object(asked.id, int(time.time()), talk.model, parsed, status="in_progress")
+    record = new_record(
+        message,
+        "response",
+        owner=talk.caller.owner,
+        door=talk.door,
+        body={
+            "session_id": talk.session,
+            "store": parsed.store,
+            "forget": talk.is_new and not parsed.store,
+            "echo": echo,
+        },
+        key=key,
+        fingerprint=fingerprint_of("response", asked_in.named_session, body) if key else None,
+    )
+    if not parsed.store:
+        record = replace(record, expires_at=record.created_at + _FOR_A_REPEAT)
+    reply = _Reply(Outgoing(desk, request, talk), parsed, record)
+    if key is not None:
+        return await give_once(desk, talk, message, record, reply)
+    try:
+        async with desk.put_in(talk, message) as ask:
+            return await reply.give(ask)
+    finally:
+        if not parsed.store and talk.is_new:
+            desk.spawn(_forget(talk.door, record))
+
+
+async def show(desk: Desk, request: web.Request, caller: Caller) -> web.Response:
+    from aiohttp import web
+
+    _, record = await _found(desk, request, caller)
+    return web.json_response(public(record.result or {}))
+
+
+async def delete(desk: Desk, request: web.Request, caller: Caller) -> web.Response:
+    from aiohttp import web
+
+    records, record = await _found(desk, request, caller)
+    await records.delete(record)
+    rows = records.door.rows
+    now = await rows.session_of(record.lane)
+    # What was said in it goes too, unless others go on from there.
+    alone = now is not None and now.turns == 1
+    if now is not None and alone and now.id == (record.result or {})[_PLACE]["session"]:
+        await rows.delete_session(now.id)
+    return web.json_response({"id": record.id, "object": "response", "deleted": True})
+
+
+async def _found(desk: Desk, request: web.Request, caller: Caller) -> tuple[Records, RequestRecord]:
+    found = await desk.look_up(caller, request.match_info["id"], "response")
+    if found is None or found[1].result is None or not found[1].body["store"]:
+        raise ApiError.not_found("There is no such response for this key.")
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where to go on: in a conversation as it is, or in a new one with what was said `earlier`."""
+
+    talk: Talk
+    earlier: tuple[ChatMessage, ...] = ()
+
+
+async def go_on_from(desk: Desk, talk: Talk, previous: str, *, apart: bool = False) -> Place:
+    """The conversation of an earlier response, which is yours until `let_go`.
+
+    When that was not the last word there, or someone else goes on from it, or it is to be
+    `apart`, a new one begins with all that led up to it.
+    """
+    records = desk.records(talk.door)
+    found = await records.find(previous, talk.caller.owner, "response")
+    if found is None or found.result is None or not found.body["store"]:
+        raise ApiError.not_found(
+            "There is no response of this `previous_response_id` for this key.",
+            param="previous_response_id",
+            code="previous_response_not_found",
+        )
+    place = found.result[_PLACE]
+    rows = talk.door.rows
+    now = await rows.session_of(found.lane)
+    last = None if now is None else (now.id, now.turns)
+    is_last = last == (place["session"], place.get("turns"))
+    if is_last and not apart and desk.go_on(previous):
+        return Place(replace(talk, session=found.body["session_id"], is_new=False))
+    told = await rows.transcript(place["session"] or "", whole=True)
+    earlier = tuple(entry.message for entry in told if entry.turn <= (place["turn"] or 0))
+    return Place(replace(talk, session=new_id("fork"), is_new=True), earlier)
+
+
+def render(ended: Ended) -> dict[str, Any]:
+    """A response that was stored."""
+    reply = ended.reply if isinstance(ended.reply, Final) else Final("")
+    echo = dict(ended.record.body["echo"])
+    status = response_status(reply)
+    return echo | {
+        "status": status,
+        "incomplete_details": None if status == "completed" else {"reason": "max_output_tokens"},
+        "completed_at": int(time.time()),
+        "output": output_items(reply),
+        "usage": response_usage(ended.usage),
+        _PLACE: {"turn": ended.turn, "session": ended.session},
+    }
+
+
+def public(result: Mapping[str, Any]) -> dict[str, Any]:
+    """A response without our notes on where it was given."""
+    return {name: value for name, value in result.items() if name != _PLACE}
+
+
+@dataclass(slots=True)
+class _Reply:
+    """One response on its way."""
+
+    way: Outgoing
+    parsed: ParsedRequest
+    record: RequestRecord
+
+    async def give(self, ask: Ask) -> web.StreamResponse:
+        if self.parsed.stream:
+            return await self._stream(ask)
+        steps: list[str] = []
+        while not isinstance(event := await ask.next(), TurnEnded):
+            if isinstance(event, StepTaken):
+                steps += [each.text for each in event.messages if each.role == "assistant"]
+        reply = reply_of(event)
+        if isinstance(reply, Failed):
+            raise failed_to_error(reply)
+        made = render(Ended(self.record, reply, event.usage))
+        made["output"] = output_items(reply, steps=steps)
+        return self.way.whole(public(await self._keep(ask, made)))
+
+    async def repeat(self, before: RequestRecord) -> web.StreamResponse:
+        way, result = self.way.of(before), public(before.result or {})
+        if not self.parsed.stream:
+            return way.whole(result, again=True)
+        async with way.stream(again=True) as out:
+            await _send(out, events_again(result))
+        return out.response
+
+    async def _keep(self, ask: Ask, made: dict[str, Any]) -> Mapping[str, Any]:
+        """Store it before it is told, if it is to be stored."""
+        talk, record, desk = self.way.talk, self.record, self.way.desk
+        if not self.parsed.store and record.key is None:
+            return made
+        now = await talk.door.rows.session_of(record.lane)
+        place: dict[str, Any] = {"turn": ask.turn}
+        if now is not None:
+            place |= {"session": now.id, "turns": now.turns}
+        return await desk.records(talk.door).keep(record, made | {_PLACE: place})
+
+    async def _stream(self, ask: Ask) -> web.StreamResponse:
+        event = await first_word(ask)
+        if isinstance(event, TurnEnded):
+            failed = reply_of(event)
+            if isinstance(failed, Failed):
+                raise failed_to_error(failed)
+        record = self.record
+        events = ResponseEvents(record.id, int(record.created_at), self.way.talk.model, self.parsed)
+        async with self.way.stream() as out:
+            await _send(out, events.start())
+            while True:
+                if isinstance(event, TurnEnded):
+                    await self._end(out, events, ask, event)
+                    return out.response
+                if event is not None:
+                    await _send(out, _told(events, event))
+                event = await ask.next()
+
+    async def _end(
+        self, out: EventStream, events: ResponseEvents, ask: Ask, ended: TurnEnded
+    ) -> None:
+        reply = reply_of(ended)
+        if isinstance(reply, Failed):
+            await _send(out, events.fail(reply, ended.usage))
+            return
+        last = events.complete(reply, ended.usage, at=int(time.time()))
+        await self._keep(ask, json.loads(last[-1].data)["response"])
+        await _send(out, last)
+
+
+async def _send(out: EventStream, events: Sequence[ServerEvent]) -> None:
+    """All of them in one write."""
+    for event in events:
+        out.hold(event.data, event=event.name)
+    if events:
+        await out.flush()
+
+
+def _told(events: ResponseEvents, event: Happening) -> list[ServerEvent]:
+    match event:
+        case TextDelta(text=text):
+            return events.text(text)
+        case TextReset():
+            return events.reset()
+        case StepTaken(messages=messages) if any(each.role == "assistant" for each in messages):
+            return events.step()
+        case _:
+            return []
+
+
+async def _forget(door: ProfileDoor, record: RequestRecord) -> None:
+    """What was said in a conversation that is not to be kept, however it ended."""
+    await door.withdraw(record.lane, record.dedupe)
+    now = await door.rows.session_of(record.lane)
+    if now is not None:
+        await door.rows.delete_session(now.id)

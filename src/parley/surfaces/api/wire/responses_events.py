@@ -1,0 +1,208 @@
+"""`POST /v1/responses` with `stream`: the answer as the events that the official client reads."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, NamedTuple
+
+from parley.protocol import Failed, Final, ToolCall, Usage
+from parley.surfaces.api.wire.encode import call_arguments, encode, quote, remainder
+from parley.surfaces.api.wire.ids import new_id
+from parley.surfaces.api.wire.parsed import ParsedRequest
+from parley.surfaces.api.wire.responses_out import (
+    ItemStatus,
+    ResponseStatus,
+    call_item,
+    message_item,
+    response_error,
+    response_object,
+    response_status,
+    text_part,
+)
+
+__all__ = ["ResponseEvents", "ServerEvent"]
+
+
+class ServerEvent(NamedTuple):
+    """The name of a server-sent event, and its data as JSON."""
+
+    name: str
+    data: bytes
+
+
+class ResponseEvents:
+    """The events of one response, numbered, in the order in which they are asked for.
+
+    Each step of the turn that has text is a message of its own. Withdrawn text stays as an empty
+    message that is incomplete, so that the places of all others remain as they were told.
+    """
+
+    def __init__(self, response_id: str, created: int, model: str, request: ParsedRequest) -> None:
+        self._id = response_id
+        self._created = created
+        self._model = model
+        self._request = request
+        self._number = 0
+        self._output: list[dict[str, Any]] = []
+        self._open: _OpenMessage | None = None
+        self._said = ""
+
+    @property
+    def output(self) -> list[dict[str, Any]]:
+        """The items that are done."""
+        return self._output
+
+    def start(self) -> list[ServerEvent]:
+        """That it was taken on."""
+        response = self._object("in_progress")
+        return [
+            self._event("response.created", response=response),
+            self._event("response.in_progress", response=response),
+        ]
+
+    def text(self, text: str) -> list[ServerEvent]:
+        """A further piece of text."""
+        if not text:
+            return []
+        events = [] if self._open else self._begin_message()
+        message = self._open
+        if message is None:
+            raise AssertionError("a message was just begun")
+        message.pieces.append(text)
+        events.append(ServerEvent(_DELTA, message.delta(text, self._next())))
+        return events
+
+    def step(self) -> list[ServerEvent]:
+        """The text so far was a message; what follows is another."""
+        return self._end_message("completed")
+
+    def reset(self) -> list[ServerEvent]:
+        """The text since the last step is withdrawn."""
+        return self._end_message("incomplete", withdrawn=True)
+
+    def calls(self, calls: tuple[ToolCall, ...]) -> list[ServerEvent]:
+        """The calls that the program is to make."""
+        events = self.step()
+        for call in calls:
+            events += self._call(call)
+        return events
+
+    def complete(
+        self, ending: Final, usage: Usage | None = None, *, at: int | None = None
+    ) -> list[ServerEvent]:
+        """The end of a turn that was answered: what is still missing of it, then the whole."""
+        status = response_status(ending)
+        events = self._rest_of(ending)
+        events += self._end_message(status)
+        events += self.calls(ending.calls)
+        whole = self._object(status, usage=usage, completed_at=at)
+        return [*events, self._event(f"response.{status}", response=whole)]
+
+    def fail(self, failed: Failed, usage: Usage | None = None) -> list[ServerEvent]:
+        """The end of a turn that could not be answered."""
+        return self._break_off("failed", response_error(failed), usage)
+
+    def cancel(self, usage: Usage | None = None) -> list[ServerEvent]:
+        """The end of a turn that was stopped; clients know no event for it but that of failure."""
+        stopped = {"code": "server_error", "message": "The response was stopped."}
+        return self._break_off("cancelled", stopped, usage)
+
+    # ── items ──
+
+    def _rest_of(self, ending: Final) -> list[ServerEvent]:
+        if self._open is None and (self._said == ending.text or self._said.strip() == ending.text):
+            return [] if self._output or ending.calls else self._begin_message()
+        streamed = self._open.text if self._open else ""
+        rest = remainder(streamed, ending.text)
+        if rest is None:
+            return [*self.reset(), *self.text(ending.text)]
+        return self.text(rest)
+
+    def _begin_message(self) -> list[ServerEvent]:
+        message = self._open = _OpenMessage(new_id("msg"), len(self._output))
+        begun = message_item(message.id, None, "in_progress")
+        return [
+            self._event("response.output_item.added", output_index=message.index, item=begun),
+            self._event("response.content_part.added", **message.place, part=text_part("")),
+        ]
+
+    def _end_message(self, status: ItemStatus, *, withdrawn: bool = False) -> list[ServerEvent]:
+        message, self._open = self._open, None
+        if message is None:
+            return []
+        text = "" if withdrawn else message.text
+        self._said = text
+        item = message_item(message.id, text, status)
+        self._output.append(item)
+        done = {**message.place, "text": text, "logprobs": []}
+        return [
+            self._event("response.output_text.done", **done),
+            self._event("response.content_part.done", **message.place, part=text_part(text)),
+            self._event("response.output_item.done", output_index=message.index, item=item),
+        ]
+
+    def _call(self, call: ToolCall) -> list[ServerEvent]:
+        item_id, index = new_id("fc"), len(self._output)
+        begun = call_item(item_id, call, "in_progress", arguments=False)
+        item = call_item(item_id, call)
+        self._output.append(item)
+        place: dict[str, Any] = {"item_id": item_id, "output_index": index}
+        written = call_arguments(call)
+        kind = "response.function_call_arguments"
+        return [
+            self._event("response.output_item.added", output_index=index, item=begun),
+            self._event(f"{kind}.delta", **place, delta=written),
+            self._event(f"{kind}.done", **place, name=call.name, arguments=written),
+            self._event("response.output_item.done", output_index=index, item=item),
+        ]
+
+    # ── events ──
+
+    def _break_off(
+        self, status: Literal["failed", "cancelled"], error: dict[str, str], usage: Usage | None
+    ) -> list[ServerEvent]:
+        events = self._end_message("incomplete")
+        broken = self._object(status, usage=usage, error=error)
+        return [*events, self._event("response.failed", response=broken)]
+
+    def _object(self, status: ResponseStatus, **more: Any) -> dict[str, Any]:
+        return response_object(
+            self._id,
+            self._created,
+            self._model,
+            self._request,
+            status=status,
+            output=self._output,
+            **more,
+        )
+
+    def _event(self, kind: str, **fields: Any) -> ServerEvent:
+        numbered = {"type": kind, "sequence_number": self._next(), **fields}
+        return ServerEvent(kind, encode(numbered))
+
+    def _next(self) -> int:
+        self._number += 1
+        return self._number - 1
+
+
+_DELTA = "response.output_text.delta"
+
+
+class _OpenMessage:
+    """A message that is being written. What its deltas share is written once."""
+
+    __slots__ = ("_before", "id", "index", "pieces", "place")
+
+    def __init__(self, item_id: str, index: int) -> None:
+        self.id = item_id
+        self.index = index
+        self.pieces: list[str] = []
+        self.place: dict[str, Any] = {"item_id": item_id, "output_index": index, "content_index": 0}
+        shared = encode({"type": _DELTA, **self.place, "logprobs": []})
+        self._before = shared.removesuffix(b"}")
+
+    @property
+    def text(self) -> str:
+        return "".join(self.pieces)
+
+    def delta(self, text: str, number: int) -> bytes:
+        return b'%b,"sequence_number":%d,"delta":%b}' % (self._before, number, quote(text))

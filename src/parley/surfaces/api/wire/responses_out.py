@@ -1,0 +1,141 @@
+"""`POST /v1/responses`: the answer as one object."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal, TypeAlias
+
+from parley.protocol import Failed, Final, ToolCall, Usage
+from parley.surfaces.api.wire.encode import call_arguments
+from parley.surfaces.api.wire.ids import new_id
+from parley.surfaces.api.wire.parsed import ParsedRequest
+from parley.surfaces.api.wire.tools import flat_format, tool_choice_object
+
+__all__ = [
+    "ItemStatus",
+    "ResponseStatus",
+    "call_item",
+    "message_item",
+    "output_items",
+    "response_error",
+    "response_object",
+    "response_status",
+    "response_usage",
+    "text_part",
+]
+
+ResponseStatus: TypeAlias = Literal["in_progress", "completed", "incomplete", "failed", "cancelled"]
+ItemStatus: TypeAlias = Literal["in_progress", "completed", "incomplete"]
+
+
+def response_object(
+    response_id: str,
+    created: int,
+    model: str,
+    request: ParsedRequest,
+    *,
+    status: ResponseStatus,
+    output: Sequence[dict[str, Any]] = (),
+    usage: Usage | None = None,
+    error: dict[str, str] | None = None,
+    completed_at: int | None = None,
+) -> dict[str, Any]:
+    """The response: what was asked for, and what became of it."""
+    wishes = request.wishes
+    incomplete = {"reason": "max_output_tokens"} if status == "incomplete" else None
+    return {
+        "id": response_id,
+        "object": "response",
+        "created_at": created,
+        "completed_at": completed_at,
+        "status": status,
+        "background": False,
+        "error": error,
+        "incomplete_details": incomplete,
+        "instructions": request.instructions or None,
+        "max_output_tokens": wishes.max_output_tokens,
+        "model": model,
+        "output": list(output),
+        "parallel_tool_calls": wishes.parallel_tool_calls is not False,
+        "previous_response_id": request.previous_response_id,
+        "temperature": wishes.temperature,
+        "text": {"format": flat_format(wishes.response_format)},
+        "tool_choice": tool_choice_object(wishes.tool_choice, wishes.tool),
+        "tools": [
+            {
+                "type": "function",
+                "name": tool.name,
+                "description": tool.description or None,
+                "parameters": dict(tool.parameters),
+                "strict": False,
+            }
+            for tool in request.tools
+        ],
+        "top_p": wishes.top_p,
+        "truncation": "disabled",
+        "usage": response_usage(usage),
+        "user": request.user,
+        "metadata": dict(request.metadata),
+    }
+
+
+def response_status(ending: Final) -> Literal["completed", "incomplete"]:
+    return "completed" if ending.complete else "incomplete"
+
+
+def response_usage(usage: Usage | None) -> dict[str, Any] | None:
+    """Tokens as responses count them."""
+    if usage is None:
+        return None
+    return {
+        "input_tokens": usage.input_tokens,
+        "input_tokens_details": {"cached_tokens": usage.cached_tokens, "cache_write_tokens": 0},
+        "output_tokens": usage.output_tokens,
+        "output_tokens_details": {"reasoning_tokens": 0},
+        "total_tokens": usage.input_tokens + usage.output_tokens,
+    }
+
+
+def response_error(failed: Failed) -> dict[str, str]:
+    """Why there is no answer, with one of the codes that clients know."""
+    code = {"rate_limited": "rate_limit_exceeded", "too_long": "invalid_prompt"}
+    return {"code": code.get(failed.kind, "server_error"), "message": failed.sentence}
+
+
+def output_items(ending: Final, *, steps: Iterable[str] = ()) -> list[dict[str, Any]]:
+    """What the turn gave: the texts of its earlier steps, the reply, and the calls to make."""
+    texts = [text for text in steps if text.strip()]
+    items = [message_item(new_id("msg"), text, "completed") for text in texts]
+    if ending.text or not ending.calls:
+        items.append(message_item(new_id("msg"), ending.text, response_status(ending)))
+    items += [call_item(new_id("fc"), call) for call in ending.calls]
+    return items
+
+
+def message_item(item_id: str, text: str | None, status: ItemStatus) -> dict[str, Any]:
+    """A message; without a text, one that has only begun."""
+    return {
+        "id": item_id,
+        "type": "message",
+        "status": status,
+        "role": "assistant",
+        "content": [] if text is None else [text_part(text)],
+    }
+
+
+def text_part(text: str) -> dict[str, Any]:
+    return {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
+
+
+def call_item(
+    item_id: str, call: ToolCall, status: ItemStatus = "completed", *, arguments: bool = True
+) -> dict[str, Any]:
+    """A call the program is to make; without its arguments, one that has only begun."""
+    return {
+        "id": item_id,
+        "type": "function_call",
+        "status": status,
+        "call_id": call.id,
+        "name": call.name,
+        "arguments": call_arguments(call) if arguments else "",
+    }
