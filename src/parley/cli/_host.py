@@ -22,6 +22,7 @@ from parley.protocol import ParleyError
 
 if TYPE_CHECKING:
     from parley.agent.providers.local.pool import ModelPool
+    from parley.backends.base import Backend
     from parley.config import Redactor
     from parley.config.settings import GatewayConfig, Settings
     from parley.gateway.app import Gateway, Parts
@@ -130,12 +131,15 @@ async def _running(house: House) -> AsyncIterator[Gateway]:
         async with _opened(profile, house, redactor=redactor, models=models, hub=hub) as parts:
             yield parts
 
+    def profiles() -> Sequence[Profile]:
+        return gateway.profiles
+
     gateway = Gateway(
         house.config,
         house.profiles,
         opener,
         home=house.home,
-        surfaces=_house_surfaces(house, hub),
+        surfaces=_house_surfaces(house, hub, profiles),
         notes=house.notes,
         finder=house.finder,
         redact=redactor.text,
@@ -154,7 +158,6 @@ async def _opened(
     profile: Profile, house: House, *, redactor: Redactor, models: ModelPool, hub: WebhookHub
 ) -> AsyncIterator[Parts]:
     """What one profile needs. Holds its home's lock."""
-    from parley.backends.agent import AgentBackend
     from parley.config import Secrets, load_settings
     from parley.config.files import make_private_directory
     from parley.gateway.serving import Parts
@@ -168,7 +171,7 @@ async def _opened(
     redactor.learn(secrets.values())
     with HomeLock(profile, house.kind):
         make_private_directory(profile.workspace)
-        backend = AgentBackend(profile, settings, secret=secrets.get, local_models=models)
+        backend = _backend(profile, settings, secrets.get, models)
         try:
             store = await asyncio.to_thread(SqliteStore.open, profile.database_file)
             try:
@@ -188,12 +191,40 @@ async def _opened(
             await backend.close()
 
 
-def _house_surfaces(house: House, hub: WebhookHub) -> list[Surface]:
+def _backend(
+    profile: Profile,
+    settings: Settings,
+    secret: Callable[[str], str | None],
+    models: ModelPool,
+) -> Backend:
+    """Who answers: a remote agent where one is named, and nobody else then."""
+    url = settings.gateway.proxy_url
+    if url is not None:
+        from parley.backends.proxy import ProxyBackend
+
+        return ProxyBackend(profile, settings, url=url, secret=secret)
+    from parley.backends.agent import AgentBackend
+
+    return AgentBackend(profile, settings, secret=secret, local_models=models)
+
+
+def _house_surfaces(
+    house: House, hub: WebhookHub, profiles: Callable[[], Sequence[Profile]]
+) -> list[Surface]:
     if house.kind == "chat":
         return []
     from parley.surfaces.api.surface import ApiSurface
 
-    return [ApiSurface(house.config.host, house.config.port, mounted=[hub])]
+    return [
+        ApiSurface(
+            house.config.host,
+            house.config.port,
+            home=house.home,
+            profiles=profiles,
+            config=house.config.api,
+            mounted=[hub],
+        )
+    ]
 
 
 def _surfaces(

@@ -1,0 +1,56 @@
+"""Questions of a remote agent, put to the person here, and their decisions sent back."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Final, TypeAlias
+
+from parley.backends.base import PendingApproval, Turn
+from parley.backends.proxy.stream import ApprovalWanted
+from parley.protocol import ApprovalAsked, ParleyError
+
+__all__ = ["Approvals"]
+
+_MOST_AT_ONCE: Final = 32
+
+Decide: TypeAlias = Callable[[ApprovalWanted, bool], Awaitable[None]]
+
+
+class Approvals:
+    """The questions of one turn. While one is open the answer is read on."""
+
+    def __init__(self, turn: Turn, decide: Decide) -> None:
+        self._turn = turn
+        self._decide = decide
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def take(self, wanted: ApprovalWanted) -> ApprovalAsked | None:
+        """Ask; where nobody can be asked the call is refused at once."""
+        pending = None
+        if self._turn.ask is not None and len(self._tasks) < _MOST_AT_ONCE:
+            pending = self._turn.ask(wanted.call, wanted.question)
+        task = asyncio.create_task(self._settle(wanted, pending))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return None if pending is None else pending.event
+
+    async def close(self) -> None:
+        """The turn is over: what is still open is not answered any more."""
+        if not self._tasks:
+            return
+        await asyncio.sleep(0)  # so that each has begun: a question is put away by its waiter
+        tasks = tuple(self._tasks)
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
+    async def _settle(self, wanted: ApprovalWanted, pending: PendingApproval | None) -> None:
+        allowed = False
+        if pending is not None:
+            try:
+                allowed = await pending.decided()
+            except ParleyError:
+                allowed = False
+        await self._decide(wanted, allowed)

@@ -1,0 +1,50 @@
+"""What a remote agent's answer, whole or torn, means for the turn. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from parley.backends.base import Turn
+from parley.backends.proxy.faults import FarEnd, ProxyError
+from parley.backends.proxy.stream import RemoteReply
+from parley.protocol import Failed, Final, Usage
+
+__all__ = ["ending_of"]
+
+_LOST = "The connection to the remote agent was lost here; this answer is incomplete."
+_STOPPED = "The remote agent stopped here; this answer is incomplete."
+_CUT = "The answer was cut at the remote agent's length limit; say “go on” for the rest."
+
+
+def ending_of(
+    turn: Turn, reply: RemoteReply, *, lost: ProxyError | None, far: FarEnd
+) -> Final | Failed:
+    """Turn what was read into the turn's reply; what arrived of a torn one is kept and marked."""
+    text, usage = reply.text.strip(), reply.usage
+    if reply.was_stopped and text:
+        return _kept(text, _STOPPED, usage)
+    if reply.has_error:
+        return replace(far.error(reply.error).failed, usage=usage)
+    if not reply.is_over and (reply.fault is not None or lost is not None):
+        if text:
+            note = _LOST if lost else f"The remote agent {reply.fault}; this answer is incomplete."
+            return _kept(text, note, usage)
+        failure = lost or far.broken(reply.fault or "")
+        return replace(failure.failed, usage=usage)
+    calls = reply.calls if turn.request is not None else ()
+    if text or calls:
+        if not reply.is_whole and turn.request is None:
+            text = f"{text}\n\n({_CUT})"
+        return Final(text, usage, calls=calls, complete=reply.is_whole)
+    if reply.was_withheld:
+        sentence = "Proxy error: a content filter withheld the answer; put it another way."
+        return Failed(sentence, cause="proxy: withheld", usage=usage, kind="refused")
+    if not reply.has_begun:
+        return far.broken("sent no answer").failed
+    how = "`/retry` asks it again" if turn.request is None else "ask again"
+    sentence = f"Proxy error: the remote agent gave an empty answer; {how}."
+    return Failed(sentence, cause="proxy: empty", usage=usage, kind="broken")
+
+
+def _kept(text: str, note: str, usage: Usage | None) -> Final:
+    return Final(f"{text}\n\n({note})", usage, complete=False)

@@ -1,0 +1,198 @@
+"""Programs that ask the near gateway, and a chain of three."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from openai import AsyncOpenAI
+
+from parley.agent.tools import TOOLS
+from parley.profiles import Profile
+from parley.protocol import ApprovalAsked, ToolFinished
+from tests.gateway.hand_tool import HandTool
+from tests.proxy.houses import AskingDesk, Pair, ProxyHouse
+from tests.servers.scripted_model import Reply, Usage
+from tests.servers.stage import Stage
+from tests.waiting import until
+
+WEATHER: Any = {
+    "type": "function",
+    "function": {
+        "name": "weather",
+        "description": "How it is outside.",
+        "parameters": {"type": "object", "properties": {"town": {"type": "string"}}},
+    },
+}
+FORM: Any = {
+    "type": "json_schema",
+    "json_schema": {
+        "name": "town",
+        "strict": True,
+        "schema": {
+            "type": "object",
+            "properties": {"name": {"type": "string"}},
+            "required": ["name"],
+            "additionalProperties": False,
+        },
+    },
+}
+
+
+@pytest.fixture
+async def client(pair: Pair) -> AsyncIterator[AsyncOpenAI]:
+    """OpenAI's own, at the near gateway."""
+    await pair.open()
+    async with AsyncOpenAI(
+        base_url=f"{pair.near.url}/v1", api_key=pair.near.key, max_retries=0
+    ) as made:
+        yield made
+
+
+async def test_a_programs_tools_travel_through_both(
+    client: AsyncOpenAI, pair: Pair, stage: Stage
+) -> None:
+    stage.then(Reply(tool_calls=(("weather", {"town": "Oslo"}),)), Reply(text="It snows."))
+    messages: list[Any] = [{"role": "user", "content": "Oslo?"}]
+    asked: dict[str, Any] = {"model": "default", "tools": [WEATHER]}
+    first = await client.chat.completions.create(messages=messages, **asked)
+    [choice] = first.choices
+    assert choice.finish_reason == "tool_calls"
+    assert choice.message.tool_calls is not None
+    [call] = choice.message.tool_calls
+    assert call.type == "function"
+    assert (call.function.name, json.loads(call.function.arguments)) == (
+        "weather",
+        {"town": "Oslo"},
+    )
+    sent = [tool["function"]["name"] for tool in pair.model.requests[-1].json["tools"]]
+    assert "weather" in sent
+    messages += [
+        choice.message.model_dump(exclude_none=True),
+        {"role": "tool", "tool_call_id": call.id, "content": "snow"},
+    ]
+    second = await client.chat.completions.create(messages=messages, **asked)
+    assert second.choices[0].message.content == "It snows."
+    roles = [(m["role"], m["content"]) for m in pair.far.asked()]
+    assert roles == [("user", "Oslo?"), ("assistant", None), ("tool", "snow")]
+
+
+async def test_the_form_of_the_answer_and_other_wishes_travel_through_both(
+    client: AsyncOpenAI, pair: Pair, stage: Stage
+) -> None:
+    stage.then(Reply(text='{"name": "Oslo"}', usage=Usage(30, 4, 2)))
+    got = await client.chat.completions.create(
+        model="default",
+        messages=[{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Oslo?"}],
+        response_format=FORM,
+        temperature=0.5,
+        max_tokens=50,
+    )
+    assert got.choices[0].message.content == '{"name": "Oslo"}'
+    assert got.usage is not None
+    assert (got.usage.prompt_tokens, got.usage.completion_tokens) == (30, 4)
+    sent = pair.model.requests[-1].json
+    assert sent["response_format"] == FORM
+    assert sent["temperature"] == 0.5
+    assert 50 in (sent.get("max_tokens"), sent.get("max_completion_tokens"))
+    [system] = [m["content"] for m in sent["messages"] if m["role"] == "system"]
+    assert system.count("Be brief.") == 1
+
+
+async def test_an_answer_cut_for_its_length_is_told_through_both(
+    client: AsyncOpenAI, stage: Stage
+) -> None:
+    stage.then(Reply(text="and so", finish_reason="length"))
+    got = await client.chat.completions.create(
+        model="default", messages=[{"role": "user", "content": "tell"}]
+    )
+    assert (got.choices[0].message.content, got.choices[0].finish_reason) == ("and so", "length")
+
+
+async def test_a_stream_flows_through_both(client: AsyncOpenAI, stage: Stage) -> None:
+    stage.then(Reply(text="one two three", chunks=3, chunk_delay=0.02))
+    stream = await client.chat.completions.create(
+        model="default", messages=[{"role": "user", "content": "count"}], stream=True
+    )
+    pieces = [c.choices[0].delta.content async for c in stream if c.choices[0].delta.content]
+    assert "".join(pieces) == "one two three"
+    assert len(pieces) > 1
+
+
+async def test_a_program_that_leaves_stops_the_far_model(
+    client: AsyncOpenAI, pair: Pair, stage: Stage
+) -> None:
+    stage.then(Reply(text="one two three", chunks=3, chunk_delay=30))
+    stream = await client.chat.completions.create(
+        model="default", messages=[{"role": "user", "content": "count"}], stream=True
+    )
+    async for _ in stream:
+        break
+    await stream.close()
+    await pair.model.until(lambda model: model.aborted == 1)
+
+
+# ── three in a row ──
+
+
+@pytest.fixture
+async def last(pair: Pair, tmp_path: Path) -> AsyncIterator[ProxyHouse]:
+    """A house behind whose proxy there is another proxy."""
+    made = ProxyHouse(Profile("default", tmp_path / "nearest"), pair.model, pair.near)
+    made.desk_type = AskingDesk
+    yield made
+    await made.close()
+
+
+async def test_a_chain_of_three_is_one_conversation(
+    pair: Pair, last: ProxyHouse, stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hand = HandTool()
+    hand.let_go()
+    monkeypatch.setitem(TOOLS, "hand", hand.tool)
+    await pair.open(agent={"tools": ["hand"]})
+    desk = await last.open()
+    stage.then(Reply(text="I look.", tool_calls=(("hand", {"word": "a"}),)), Reply(text="Done."))
+    assert await desk.ask("do it") == "Done."
+    assert [finished.ok for finished in desk.shown(ToolFinished)] == [True]
+    assert await desk.ask("two") == "echo: two"
+    roles = [m["role"] for m in pair.far.asked()]
+    assert roles == ["user", "assistant", "tool", "assistant", "user"]
+    await desk.ask("/undo")
+    await desk.ask("three")
+    assert pair.far.words() == ["do it", "I look.", "Done.", "three"]
+    [system] = [m for m in pair.model.requests[-1].json["messages"] if m["role"] == "system"]
+    assert system["content"].count("with Ann") == 1
+
+
+async def test_a_question_travels_through_the_chain_and_its_answer_back(
+    pair: Pair, last: ProxyHouse, stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hand = HandTool()
+    hand.let_go()
+    monkeypatch.setitem(TOOLS, "hand", replace(hand.tool, needs_approval=True))
+    await pair.open(agent={"tools": ["hand"]})
+    desk = await last.open()
+    stage.then(Reply(tool_calls=(("hand", {"word": "a"}),)), Reply(text="Done."))
+    await desk.say("do it", event_id="e1")
+    await until(lambda: desk.shown(ApprovalAsked))
+    assert hand.began == []
+    await desk.ask("/approve")
+    await until(lambda: desk.answer_to("e1"))
+    assert hand.began == ["a"]
+
+
+async def test_stop_reaches_the_end_of_the_chain(
+    pair: Pair, last: ProxyHouse, stage: Stage
+) -> None:
+    await pair.open()
+    desk = await last.open()
+    stage.then(Reply(text="a long story", chunks=3, chunk_delay=30))
+    await desk.say("tell")
+    await until(desk.streamed)
+    assert await desk.ask("/stop") == "Stopped."
+    await pair.model.until(lambda model: model.aborted == 1)
