@@ -19,6 +19,7 @@ import pytest
 
 from parley.agent.providers.local.weights import CATALOGUE, installed_file
 from parley.cli._checks import Finding, examine
+from parley.config.api_keys import KeyFile
 from parley.profiles import Profile
 from parley.protocol import InboundMessage, SessionSource
 from parley.storage.contract import Draft, TurnEnd
@@ -40,7 +41,7 @@ def home(tmp_path: Path) -> Path:
 def profile(home: Path, monkeypatch: pytest.MonkeyPatch) -> Profile:
     """A home, and an environment that says nothing of Parley."""
     for name in list(os.environ):
-        if name.startswith("PARLEY_") or name.endswith("_API_KEY"):
+        if name.startswith(("PARLEY_", "GATEWAY_")) or name.endswith("_API_KEY"):
             monkeypatch.delenv(name)
     monkeypatch.setenv("HOME", str(home.parent))
     monkeypatch.setenv("PARLEY_CACHE", str(home.parent / "cache"))
@@ -456,6 +457,114 @@ async def test_a_surface_that_is_not_served_is_a_fault(tmp_path: Path) -> None:
             found = await _of(parley.profile, "gateway")
     assert [one.level for one in found] == ["ok", "fault"]
     assert found[1].what.startswith("api is not served: ")
+
+
+# ── the API, and a remote agent ───────────────────────────────────────────────────────────────
+
+
+async def test_an_address_that_others_reach_wants_a_key(
+    profile: Profile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (found,) = await _of(profile, "api")
+    assert found.level == "ok"
+    assert "parley keys local" in found.what
+    monkeypatch.setenv("PARLEY_GATEWAY_HOST", "0.0.0.0")
+    (found,) = await _of(profile, "api")
+    assert found.level == "fault"
+    assert found.what == "it is not opened on 0.0.0.0 while there is no key."
+    _mend(profile, found)
+    (found,) = await _of(profile, "api")
+    assert (found.level, found.what) == ("ok", "1 key lets programs in.")
+
+
+async def test_a_key_of_any_profile_opens_the_address_of_a_gateway_for_all(
+    profile: Profile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PARLEY_HOME", str(profile.home))
+    profile.config_file.write_text("gateway:\n  host: 0.0.0.0\n  multiplex_profiles: true\n")
+    coder = Profile("coder", profile.home / "profiles" / "coder")
+    coder.home.mkdir(parents=True)
+    coder.config_file.write_text("")
+    assert [one.level for one in await _of(profile, "api")] == ["fault"]
+    KeyFile(coder).create("laptop", ["chat"])
+    assert [one.level for one in await _of(profile, "api")] == ["ok"]
+    profile.config_file.write_text("gateway:\n  host: 0.0.0.0\n")
+    assert [one.level for one in await _of(profile, "api")] == ["fault"]
+
+
+async def test_keys_that_let_nobody_in_are_not_counted(profile: Profile) -> None:
+    KeyFile(Profile("before", profile.home)).create("laptop", ["chat"])
+    (found,) = await _of(profile, "api")
+    assert (found.level, found.mend) == ("note", "parley keys create")
+    assert found.what.startswith("no program is let in: ")
+    _mend(profile, found)
+    (found,) = await _of(profile, "api")
+    assert (found.level, found.what) == ("ok", "1 key lets programs in.")
+
+
+async def test_a_damaged_file_of_keys_can_be_moved_away(profile: Profile) -> None:
+    file = KeyFile(profile).path
+    file.write_text("{")
+    (found,) = await _of(profile, "api")
+    assert found.level == "fault"
+    assert "api_keys.json is damaged" in found.what
+    _mend(profile, found)
+    assert [one.level for one in await _of(profile, "api")] == ["ok"]
+    assert file.with_name("api_keys.json.old").read_text() == "{"
+
+
+def _hand_over(profile: Profile, port: int, *, key: str = "") -> None:
+    """Let the agent there answer."""
+    profile.config_file.write_text(f"gateway:\n  proxy_url: http://127.0.0.1:{port}\n")
+    profile.env_file.write_text(f"GATEWAY_PROXY_KEY={key}\n")
+    profile.env_file.chmod(0o600)
+
+
+async def test_a_remote_agent_is_asked_instead_of_the_models(
+    profile: Profile, model: ScriptedModel
+) -> None:
+    _hand_over(profile, model.port, key=_KEY)
+    found = {one.check: one for one in await _found(profile, offline=False)}
+    assert found["remote agent"].level == "ok"
+    assert found["remote agent"].what == (
+        f"the agent at http://127.0.0.1:{model.port} answers, with GATEWAY_PROXY_KEY from .env."
+    )
+    assert found["local model"].what == "is not in use: a remote agent answers."
+    assert "provider" not in found
+    (offline,) = await _of(profile, "remote agent")
+    assert offline.what.endswith("from .env; not asked.")
+
+
+async def test_a_remote_agent_that_is_not_there_is_a_fault(profile: Profile) -> None:
+    with _listener() as (_, port):
+        pass
+    _hand_over(profile, port)
+    (found,) = await _of(profile, "remote agent", offline=False)
+    assert (found.level, found.mend) == ("fault", "parley doctor")
+    assert found.what.startswith("Proxy connection error: nothing answers at http://127.0.0.1:")
+    assert [one.level for one in await _of(profile, "remote agent")] == ["ok"]
+
+
+async def test_a_remote_agent_that_takes_no_such_key_is_a_fault(
+    profile: Profile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    far = Parley(tmp_path / "far")
+    with far.gateway():
+        [place] = far.json("gateway", "status", "--json")["surfaces"]
+        port = int(place["where"].rpartition(":")[2])
+        for key, advice in (("", "put the key into"), (_KEY, "check the key in")):
+            _hand_over(profile, port, key=key)
+            (found,) = await _of(profile, "remote agent", offline=False)
+            assert (found.level, found.mend) == ("fault", "parley config set GATEWAY_PROXY_KEY")
+            assert found.what.startswith("Proxy error (401): ")
+            assert f"{advice} GATEWAY_PROXY_KEY" in found.what
+            assert _KEY not in found.what
+        monkeypatch.setenv("GATEWAY_PROXY_KEY", _KEY)
+        (found,) = await _of(profile, "remote agent", offline=False)
+        assert found.mend.startswith("unset GATEWAY_PROXY_KEY && ")
+        monkeypatch.setenv("GATEWAY_PROXY_KEY", far.run("keys", "local").stdout.strip())
+        (found,) = await _of(profile, "remote agent", offline=False)
+        assert found.level == "ok"
 
 
 def test_it_is_quick(tmp_path: Path) -> None:

@@ -56,6 +56,65 @@ def test_it_serves_tells_and_stops(household: Household) -> None:
     assert not (household.home / "run" / "parley.sock").exists()
 
 
+def test_programs_are_told_their_address_and_where_the_key_is(household: Household) -> None:
+    def line_after_the_address() -> str:
+        with household.gateway() as process:
+            where = address(status(household))
+            shown = household.run("gateway", "status").stdout
+            process.send_signal(signal.SIGTERM)
+            said = _line(process.stdout)
+        assert f"  api       {where}/v1\n" in shown
+        assert "parley keys local" not in shown
+        return said
+
+    hint = "  The key of this machine for programs: parley keys local\n"
+    assert line_after_the_address() == hint
+    assert household.run("keys", "create", "laptop").returncode == 0
+    assert line_after_the_address().startswith("Stopping")
+
+
+def test_a_gateway_for_all_says_where_the_key_is_too(household: Household) -> None:
+    household.configure("gateway:\n  multiplex_profiles: on\n")
+    assert household.run("profile", "create", "coder").returncode == 0
+    with household.gateway() as process:
+        assert _line(process.stdout).endswith("programs: parley keys local\n")
+        assert (
+            f"  api      {address(status(household))}/v1\n"
+            in household.run("gateway", "status").stdout
+        )
+    assert household.run("keys", "create", "laptop", "--profile", "coder").returncode == 0
+    with household.gateway() as process:
+        process.send_signal(signal.SIGTERM)
+        assert _line(process.stdout).startswith("Stopping")
+
+
+def test_a_remote_agent_is_named_with_what_is_wrong_with_it(
+    household: Household, tmp_path: Path
+) -> None:
+    far = replace(household, home=tmp_path / "far")
+    far.configure()
+    with far.gateway() as answering:
+        url = address(status(far))
+        household.configure(f"gateway:\n  proxy_url: {url}\n")
+        with household.gateway():
+            told = household.run("gateway", "status").stdout
+            assert "put the key into GATEWAY_PROXY_KEY" in told
+        key = far.run("keys", "local").stdout.strip()
+        assert household.run("config", "set", "GATEWAY_PROXY_KEY", key).returncode == 0
+        with household.gateway():
+            told = household.run("gateway", "status").stdout
+            assert f"  answers   the agent at {url}\n" in told
+            assert "fault" not in told
+            answering.kill()
+            answering.wait()
+            until_now(lambda: "fault" in household.run("gateway", "status").stdout, seconds=20)
+            told = household.run("gateway", "status").stdout
+            assert f"  fault     Proxy connection error: nothing answers at {url};" in told
+            reply = household.run("chat", "-m", "hello")
+            assert reply.returncode == 1
+            assert f"Proxy connection error: nothing answers at {url};" in reply.stderr
+
+
 def test_no_gateway_is_said_with_the_command_and_a_code_of_its_own(household: Household) -> None:
     done = household.run("gateway", "status")
     assert done.returncode == 3
@@ -199,8 +258,7 @@ def test_what_is_said_while_the_gateway_stops_is_answered_by_the_next(
     with household.gateway() as gateway, household.begin("chat", "-m", "first") as first:
         until_now(lambda: far_model.open_streams == 1)
         gateway.send_signal(signal.SIGTERM)
-        assert gateway.stdout is not None
-        assert "Stopping" in gateway.stdout.readline()
+        until_now(lambda: _line(gateway.stdout).startswith("Stopping"))
         second = household.run("chat", "-m", "second")
         assert second.stdout == "echo: second\n", second.stderr
         assert first.communicate(timeout=15)[0] == "one two\n"

@@ -6,9 +6,11 @@ import re
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 
 __all__ = [
+    "PROGRAM_PAGES",
     "REPOSITORY",
     "Fence",
     "Step",
@@ -23,8 +25,12 @@ __all__ = [
 ]
 
 REPOSITORY = Path(__file__).parents[2]
+PROGRAM_PAGES = [REPOSITORY / "docs" / name for name in ("api.md", "proxy.md")]
+"""Pages whose examples want a model that does exactly as the page says."""
 _FENCE = re.compile(r"^(?P<ticks>```+)(?P<language>\w*)\n(?P<body>.*?)^(?P=ticks)$", re.M | re.S)
 _ANYTHING = "…"
+# `$ ` at the beginning of a line, or `far$ ` where a page speaks of two machines; or a pressed key.
+_PROMPT = re.compile(r"^(?:(?P<machine>[a-z]*)\$ |(?=\^C$))", re.M)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +43,11 @@ class Fence:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One command of an example, and what it is said to print."""
+    """One command of an example, and what it is said to print; `machine` is where it is typed."""
 
     command: str
     output: tuple[str, ...]
+    machine: str = ""
 
     @property
     def may_fail(self) -> bool:
@@ -91,14 +98,34 @@ def headings(text: str) -> set[str]:
 
 
 def steps(text: str) -> list[Step]:
-    """Every `$ command` of the page's console blocks, in order; `^C` is one too."""
-    return [step for fence in fences(text, "console") for step in _steps(fence)]
+    """Every `$ command` of the page's console blocks, in order; `^C` is one too.
+
+    So is a Python block that a block of text follows: a program, and what it prints.
+    """
+    found = [*_FENCE.finditer(text)]
+    made: list[Step] = []
+    for each, after in zip_longest(found, found[1:]):
+        if each["language"] == "console":
+            made += _steps(each["body"], machine=made[-1].machine if made else "")
+        elif (
+            each["language"] == "python"
+            and after is not None
+            and after["language"] == "text"
+            and not text[each.end() : after.start()].strip()
+        ):
+            program = f"python - <<'END'\n{each['body']}END"
+            made.append(Step(program, tuple(after["body"].splitlines())))
+    return made
 
 
-def _steps(fence: Fence) -> Iterator[Step]:
-    for part in re.split(r"^(?:\$ |(?=\^C$))", fence.body, flags=re.M)[1:]:
-        command, *output = part.rstrip("\n").split("\n")
-        yield Step(command, tuple(output))
+def _steps(body: str, *, machine: str) -> Iterator[Step]:
+    """A key is pressed where the last command was typed."""
+    prompts = [*_PROMPT.finditer(body)]
+    for prompt, after in zip_longest(prompts, prompts[1:]):
+        lines = body[prompt.end() : after.start() if after else None].rstrip("\n").split("\n")
+        length = next(number for number, line in enumerate(lines, 1) if not line.endswith("\\"))
+        machine = machine if prompt["machine"] is None else prompt["machine"]
+        yield Step("\n".join(lines[:length]), tuple(lines[length:]), machine)
 
 
 def matches(output: tuple[str, ...], printed: str) -> bool:

@@ -7,28 +7,40 @@ import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from tests.docs.pages import Step, matches
 
-__all__ = ["Reader"]
+__all__ = ["Reader", "free_port"]
 
 _PORT = "8642"
 _SERVES = "parley gateway run"
 _STOPS = "^C"
+_KEEPS = "export "
 
 
 class Reader:
     """`with Reader(home, models) as reader: reader.follow(step)`.
 
-    The gateway's port is a free one in truth; the reader sees the one of the page.
+    The gateway's port is a free one in truth; the reader sees the one of the page. `others` are
+    more names that a page has for what is called otherwise here.
     """
 
-    def __init__(self, home: Path, models: Path) -> None:
-        self._home = home
-        self._port = str(_free_port())
+    def __init__(
+        self,
+        home: Path,
+        models: Path,
+        *,
+        folder: Path | None = None,
+        port: int | None = None,
+        others: Mapping[str, str] | None = None,
+    ) -> None:
+        self._folder = folder or home
+        self._port = str(port or free_port())
+        self._real = {**(others or {}), _PORT: self._port}
         self._gateway: subprocess.Popen[str] | None = None
         self._environment = {
             "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
@@ -60,18 +72,31 @@ class Reader:
             assert self._gateway is not None, "There is no gateway to stop."
             code, printed = self._stop(self._gateway)
             self._gateway = None
+        elif step.command.startswith(_KEEPS):
+            code, printed = self._export(step.command)
         else:
             code, printed = self._run(step.command)
-        printed = printed.replace(self._port, _PORT)
+        for shown, real in self._real.items():
+            printed = printed.replace(real, shown)
         if not matches(step.output, printed):
             said = "\n".join(step.output)
             raise AssertionError(f"$ {step.command}\nThe page says:\n{said}\nIn truth:\n{printed}")
         assert code == 0 or step.may_fail, f"$ {step.command}\nended with {code}:\n{printed}"
 
+    def _export(self, command: str) -> tuple[int, str]:
+        """Keep a variable for the commands that follow."""
+        name = command.removeprefix(_KEEPS).partition("=")[0]
+        code, value = self._run(f'{command} && printf %s "${name}"')
+        if code == 0:
+            self._environment[name] = value.strip()
+        return code, "" if code == 0 else value
+
     def _run(self, command: str) -> tuple[int, str]:
+        for shown, real in self._real.items():
+            command = command.replace(shown, real)
         done = subprocess.run(
-            ["bash", "-c", command.replace(_PORT, self._port)],
-            cwd=self._home,
+            ["bash", "-c", command],
+            cwd=self._folder,
             env=self._environment,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -79,15 +104,15 @@ class Reader:
             text=True,
             timeout=200,
         )
-        # A reader's prompt would begin on a line of its own.
-        ended = done.stdout if not done.stdout or done.stdout.endswith("\n") else done.stdout + "\n"
-        return done.returncode, ended
+        # A reader's prompt begins on a line of its own, and empty lines before it are not seen.
+        printed = done.stdout.rstrip("\n")
+        return done.returncode, f"{printed}\n" if printed else ""
 
     def _serve(self, lines: int) -> str:
         """Leave it running, as in a shell of its own; returns its first lines."""
         self._gateway = subprocess.Popen(
             [sys.executable, "-m", *_SERVES.split()],
-            cwd=self._home,
+            cwd=self._folder,
             env=self._environment,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -107,7 +132,7 @@ class Reader:
         return gateway.returncode, printed
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         port: int = taken.getsockname()[1]

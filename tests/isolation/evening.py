@@ -25,6 +25,7 @@ from tests.isolation.family import Family
 from tests.isolation.people import Answers, Posted, Talk, at_terminal, at_webhook
 from tests.isolation.seats import Seat, seats_of
 from tests.isolation.spy import TOOL_NAME, Sighting, Spy
+from tests.servers.api_server import bearer
 from tests.servers.scripted_model import RecordedRequest, ScriptedModel
 from tests.servers.scripted_reply import Reply
 
@@ -98,6 +99,7 @@ class _Party:
         self._answers = answers
         self._session = session
         self._url = url
+        self._key = bearer(self._family.profiles[0])
 
     async def everyone(
         self, does: Callable[[Talk, _Person], Awaitable[None]], talks: Sequence[Talk]
@@ -155,7 +157,7 @@ class _Party:
     async def look_from_outside(self, root: Path) -> None:
         evening = self._evening
         for page in ("healthz", "readyz", "metrics"):
-            async with self._session.get(f"{self._url}/{page}") as response:
+            async with self._session.get(f"{self._url}/{page}", headers=self._key) as response:
                 evening.pages[page] = await response.text()
         await asyncio.to_thread(_run_commands, evening, root)
 

@@ -8,12 +8,18 @@ from typing import Any
 __all__ = ["describe"]
 
 _Record = Mapping[str, Any]
+_KEY_HINT = "  The key of this machine for programs: parley keys local"
 
 
-def describe(status: _Record, *, greeting: bool = False) -> str:
-    """All there is to say, a line each; a `greeting` leaves out what cannot have happened yet."""
+def describe(status: _Record, *, greeting: bool = False, keyless: bool = False) -> str:
+    """All there is to say, a line each; a `greeting` leaves out what cannot have happened yet.
+
+    `keyless`: no API key was made, so that the one of this machine works.
+    """
     lines = _one(status, greeting) if _is_alone(status) else _many(status, greeting)
-    return "\n".join(lines)
+    served = any(place["platform"] == "api" and not place["fault"] for place in status["surfaces"])
+    hint = [_KEY_HINT] if keyless and served else []
+    return "\n".join([*lines, *hint])
 
 
 def _is_alone(status: _Record) -> bool:
@@ -78,7 +84,9 @@ def _under_way(profile: _Record) -> str:
 
 def _place(surface: _Record) -> str:
     fault = f"  NOT SERVED: {surface['fault']}" if surface["fault"] else ""
-    return f"{surface['where']}{fault}"
+    # Programs are told the address that their client library wants.
+    below = "/v1" if surface["platform"] == "api" else ""
+    return f"{surface['where']}{below}{fault}"
 
 
 def _troubles(profile: _Record, indent: str) -> Iterator[str]:

@@ -8,6 +8,7 @@ import gc
 import os
 import signal
 import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -99,13 +100,20 @@ async def _run() -> None:
         gc.enable()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, stopped.set)
-        _say(describe((await gateway.status()).to_dict(), greeting=True))
+        keyless = not await asyncio.to_thread(_has_keys, house, gateway.profiles)
+        _say(describe((await gateway.status()).to_dict(), greeting=True, keyless=keyless))
         await stopped.wait()
         seconds = f"{house.config.drain_seconds:g}"
         _say(f"Stopping; running turns have {seconds} s to finish (again to stop at once).")
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, gateway.hurry)
     _say("Stopped.")
+
+
+def _has_keys(house: House, profiles: Sequence[Profile]) -> bool:
+    from parley.config.api_keys import KeyRing
+
+    return KeyRing(lambda: profiles, house.home).has_keys()
 
 
 async def _ask_status() -> dict[str, Any] | None:

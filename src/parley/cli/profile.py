@@ -142,6 +142,8 @@ def rename(old: _Name, new: _NewName) -> None:
 
     renamed = give_name(find_profile(old), new)
     _say(f"Profile `{old}` is now `{new}`, in {_shown(renamed.home)}.")
+    if _has_api_keys(renamed):
+        _say(f"Its API keys no longer work; make new ones: parley keys create --profile {new}")
 
 
 @app.command("delete")
@@ -149,7 +151,7 @@ def delete(
     name: _Name,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
 ) -> None:
-    """Take a profile away. All of it is kept in an archive, keys and conversations included."""
+    """Take a profile away. All but its API keys is kept in an archive, its `.env` included."""
     from parley.cli import _profile_keep as keep
 
     profile = find_profile(name)
@@ -161,8 +163,11 @@ def delete(
             _say("Nothing was deleted.")
             raise typer.Exit(1)
     was_active = marked_active() == name
+    had_api_keys = _has_api_keys(profile)
     file, packed = keep.delete(profile)
-    _say(f"Profile `{name}` is deleted; all of it, keys included, is in {_shown(file)}.")
+    _say(f"Profile `{name}` is deleted; all of it, its `.env` included, is in {_shown(file)}.")
+    if had_api_keys:
+        _say("Its API keys are not: they are gone for good.")
     _say_packed(packed)
     if was_active:
         _say("Commands work on `default` again.")
@@ -243,6 +248,16 @@ def _say_next(profile: Profile) -> None:
 def _say_left_out(settings: tuple[str, ...]) -> None:
     if settings:
         _say(f"Left out, for only the default profile has a say in it: {', '.join(settings)}")
+
+
+def _has_api_keys(profile: Profile) -> bool:
+    """Whether there are any, or a file of them that cannot be read."""
+    from parley.config.api_keys import KeyFile
+
+    try:
+        return bool(KeyFile(profile).keys())
+    except ParleyError:
+        return True
 
 
 def _say_packed(packed: Packed) -> None:

@@ -27,6 +27,7 @@ __all__ = ["check_gateway"]
 _START = "parley gateway run"
 _TELLS_WITHIN = 1.0
 _PORTS_TRIED = 100
+_DESCRIPTION_BYTES = 1024 * 1024
 
 
 async def check_gateway(ground: Ground) -> list[Finding]:
@@ -171,12 +172,14 @@ def _another_gateway(host: str, port: int) -> str | None:
     reached = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - compared only
     connection = http.client.HTTPConnection(reached, port, timeout=0.5)
     try:
-        connection.request("GET", "/readyz")
-        told = json.loads(connection.getresponse().read(65_536))
+        # Of what is told without a key, only this says what answers here.
+        connection.request("GET", "/openapi.json")
+        told = json.loads(connection.getresponse().read(_DESCRIPTION_BYTES))
     except (OSError, http.client.HTTPException, ValueError):
         return None
     finally:
         connection.close()
-    if not isinstance(told, dict) or not {"ready", "surfaces", "version"} <= told.keys():
+    about = told.get("info") if isinstance(told, dict) else None
+    if not isinstance(about, dict) or about.get("title") != "Parley":
         return None
-    return one_line(f"Parley {told['version']}", longest=40)
+    return one_line(f"Parley {about.get('version')}", longest=40)

@@ -24,10 +24,15 @@ _WAIT_HELPS = ("timeout", "rate_limited", "overloaded")
 
 
 async def check_providers(ground: Ground, *, offline: bool) -> list[Finding]:
-    """Build every provider of the chain and, unless `offline`, ask each of them one thing."""
+    """Build every provider of the chain and, unless `offline`, ask each of them one thing.
+
+    Where a remote agent answers they do not matter.
+    """
     settings = ground.settings
     if settings is None:
         return [note("provider", "not looked at while the settings cannot be used.")]
+    if settings.gateway.proxy_url is not None:
+        return []
     names = list(dict.fromkeys([settings.model.provider, *settings.model.fallback]))
     found = await asyncio.gather(
         *(_check_one(ground, settings, name, offline=offline) for name in names)
@@ -40,6 +45,8 @@ def check_local_model(ground: Ground) -> list[Finding]:
     settings = ground.settings
     if settings is None:
         return [note("local model", "not looked at while the settings cannot be used.")]
+    if settings.gateway.proxy_url is not None:
+        return [ok("local model", "is not in use: a remote agent answers.")]
     names = (settings.model.provider, *settings.model.fallback)
     used = [name for name in names if _is_local(settings, name)]
     if not used:

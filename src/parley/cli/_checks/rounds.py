@@ -7,7 +7,9 @@ import os
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
 
+from parley.cli._checks.api import check_api
 from parley.cli._checks.database import check_database
+from parley.cli._checks.far_end import check_far_end
 from parley.cli._checks.finding import Finding, fault
 from parley.cli._checks.gateway import check_gateway
 from parley.cli._checks.machine import check_disk, check_home, check_log, check_programs
@@ -39,10 +41,14 @@ async def examine(profile: Profile, *, offline: bool) -> AsyncIterator[list[Find
         settings(),
         _supervised("database", asyncio.to_thread(check_database, profile)),
         _supervised("gateway", on_ground(check_gateway)),
+        _supervised("api", on_ground(lambda ground: asyncio.to_thread(check_api, ground))),
         _supervised(
             "local model", on_ground(lambda ground: asyncio.to_thread(check_local_model, ground))
         ),
         _supervised("provider", on_ground(lambda ground: check_providers(ground, offline=offline))),
+        _supervised(
+            "remote agent", on_ground(lambda ground: check_far_end(ground, offline=offline))
+        ),
     ]
     tasks = [asyncio.create_task(one) for one in rounds]
     redactor = _redactor((await reading)[0])
