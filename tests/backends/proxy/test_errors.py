@@ -279,3 +279,10 @@ async def test_a_far_end_that_neither_goes_on_nor_ends_is_not_waited_for_long(
     monkeypatch.setattr("parley.backends.proxy.client._AFTER_THE_END_SECONDS", 0.05)
     answer = Answer(stream("a", done=False).pieces, ending="hold")
     assert ending(await served(answer)) == Final("a")
+
+
+async def test_a_web_page_is_called_one_however_it_ends() -> None:
+    page = Answer([b"<html><body>Please log in.</body></html>"], ending="close")
+    last = ending(await served(page))
+    assert isinstance(last, Failed)
+    assert "web page" in last.sentence

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import random
 import sqlite3
+import time
 from typing import Any
 
 import aiohttp
@@ -120,6 +122,23 @@ async def test_nothing_of_what_is_not_to_be_stored_is_kept_but_the_answer_for_a_
     with sqlite3.connect(house.profile.database_file) as db:
         assert db.execute("SELECT count(*) FROM entry").fetchone() == (0,)
         assert "NOSTORE" not in "".join(row[0] for row in db.execute("SELECT payload FROM inbox"))
+
+
+async def test_files_that_nobody_sends_any_more_are_cleared_away(
+    served: Served, house: House
+) -> None:
+    parts = [{"type": "file", "file": {"filename": "a.txt", "file_data": "aGVsbG8="}}]
+    body = {"messages": [{"role": "user", "content": parts}]}
+    assert (await served.post(CHAT, body)).status == 200
+    [kept] = house.profile.attachments.iterdir()
+    desk = served.api._desk
+    assert desk is not None
+    desk.open_records()
+    await desk.prune()
+    assert kept.exists()
+    os.utime(kept, (0, time.time() - 31 * 86_400))
+    await desk.prune()
+    assert not kept.exists()
 
 
 async def test_two_different_keys_for_one_request_are_refused(

@@ -356,3 +356,26 @@ async def test_a_port_that_is_taken_is_an_os_error() -> None:
     async with a_site(("GET", "/", say_ok)) as site:
         with pytest.raises(OSError):
             await open_site(web.Application(), "127.0.0.1", site.port, limits=SiteLimits())
+
+
+async def test_a_body_that_comes_in_pieces_is_not_taken_for_slow_headers() -> None:
+    """Its second piece may come before its handler has begun, on a connection that was used."""
+    came = asyncio.Event()
+
+    async def handler(request: web.Request) -> web.Response:
+        size = len(await request.read())
+        if size > 1000:
+            await came.wait()
+        return web.json_response({"size": size})
+
+    limits = SiteLimits(header_seconds=0.2)
+    async with a_site(("POST", "/x", handler), limits=limits) as site, Raw(site) as raw:
+        await raw.send(b"POST /x HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\nhi")
+        assert (await raw.answer()).status == 200
+        [connection] = site._door.open
+        head = b"POST /x HTTP/1.1\r\nHost: x\r\nContent-Length: 6000\r\n\r\n"
+        # As uvloop hands over what it has read: in pieces, before any task runs.
+        connection.data_received(head + b"x" * 3000)
+        connection.data_received(b"x" * 3000)
+        asyncio.get_running_loop().call_later(0.8, came.set)
+        assert (await raw.answer()).status == 200

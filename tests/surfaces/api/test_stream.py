@@ -223,14 +223,18 @@ async def test_a_client_that_stops_reading_costs_little_and_is_let_go() -> None:
         await until(lambda: site.connections == 0)
 
 
-async def test_a_client_that_reads_slowly_gets_everything() -> None:
+@pytest.mark.parametrize("held", [False, True])
+async def test_a_client_that_reads_slowly_gets_everything(held: bool) -> None:
     events = 60
     text = "y" * 40_000
 
     async def say(request: web.Request) -> web.StreamResponse:
         async with EventStream(request, stalled_seconds=0.4) as out:
             for _ in range(events):
-                await out.send(text)
+                if held:
+                    out.hold(text)
+                else:
+                    await out.send(text)
         return out.response
 
     async with a_site(("GET", "/", say)) as site, Raw(site, receive_buffer=4096) as raw:

@@ -173,7 +173,8 @@ class ProxyBackend:
                     if event is not None:
                         yield event
                 if not chunk:
-                    if not reply.is_over and not _has_length(response):
+                    unsaid = reply.has_begun and not reply.is_over and not reply.is_closed
+                    if unsaid and not _has_length(response):
                         lost = far.lost(f"{far.name} closed the connection; try again in a moment")
                     break
             if reply.is_done:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from parley.surfaces.api.asks import Ask, Asks
 from parley.surfaces.api.callers import Caller, Callers
 from parley.surfaces.api.errors import ApiError
 from parley.surfaces.api.records import Ended, Kind, Records
+from parley.surfaces.api.wire.content import clear_old_files
 from parley.surfaces.api.wire.ids import check_idempotency_key, check_session_id, new_id
 
 if TYPE_CHECKING:
@@ -34,6 +36,7 @@ T = TypeVar("T")
 
 PLATFORM: Final = "api"
 _LARGE: Final = 32 * 1024
+_FILES_KEPT: Final = 30 * 86_400.0
 _MOST_HOPS: Final = 5
 _SESSION_HEADERS: Final = ("X-Parley-Session-Id", "X-Hermes-Session-Id")
 _MEMORY_HEADERS: Final = ("X-Parley-Session-Key", "X-Hermes-Session-Key")
@@ -263,8 +266,11 @@ class Desk:
                 self.records(self.door.to(name))
 
     async def prune(self) -> None:
-        for _, records in tuple(self._records.values()):
+        """Clear away what was kept for long enough."""
+        before = time.time() - _FILES_KEPT
+        for door, records in tuple(self._records.values()):
             await records.prune()
+            await asyncio.to_thread(clear_old_files, door.attachments, before)
 
     def spawn(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         task = asyncio.create_task(work, name="api-work")

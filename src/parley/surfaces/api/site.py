@@ -220,7 +220,9 @@ class _Connection(web.RequestHandler):
     def data_received(self, data: bytes) -> None:
         if self._wire is None:
             return
-        waits = self._waiter is not None or self._request_count == 0
+        # A waiter that is done has its request: what comes now is more of that one's body.
+        waiter = self._waiter
+        waits = (waiter is not None and not waiter.done()) or self._request_count == 0
         before = self._request_count
         super().data_received(data)
         if self._request_count != before:

@@ -27,6 +27,7 @@ _HEADERS: Final = {
 
 
 _CHECKED_EVERY: Final = 1.0
+_MUCH: Final = 32 * 1024
 
 
 class EventStream:
@@ -151,6 +152,8 @@ class EventStream:
         return transport.get_write_buffer_size() if transport is not None else 0
 
     async def _end(self) -> None:
+        if len(self._held) > _MUCH:
+            await self.flush()  # which waits for as long as the client reads
         try:
             async with asyncio.timeout(self._stalled):
                 await self.response.write_eof(self._held)

@@ -17,7 +17,7 @@ from parley.surfaces.api.wire.errors import BadRequest
 from parley.surfaces.api.wire.files import File, decode_file, decode_picture, web_address
 from parley.surfaces.api.wire.models import Content, Part
 
-__all__ = ["ContentReader", "Keeper", "Said", "attachments_keeper"]
+__all__ = ["ContentReader", "Keeper", "Said", "attachments_keeper", "clear_old_files"]
 
 Keeper: TypeAlias = Callable[[str, str, bytes], Attachment]
 """Stores a file by its name, media type and data."""
@@ -200,3 +200,15 @@ def _keep(path: Path, data: bytes) -> None:
         with contextlib.suppress(OSError):
             Path(temporary).unlink()
         raise
+
+
+def clear_old_files(directory: Path, before: float) -> int:
+    """Remove what nobody has sent since then; a model is told that such a file is gone."""
+    cleared = 0
+    with contextlib.suppress(FileNotFoundError):
+        for path in directory.iterdir():
+            with contextlib.suppress(OSError):
+                if path.is_file() and path.stat().st_mtime < before:
+                    path.unlink()
+                    cleared += 1
+    return cleared
