@@ -20,12 +20,12 @@ def history_for(
     of a long conversation the stored may be the end.
     """
     told = _words(given)
+    if not told and not whole:
+        return stored
     known = _words(entry.message for entry in stored)
-    if whole:
-        same = bool(known) and told[-len(known) :] == known
-    else:
-        same = not told or known[-len(told) :] == told
-    if same:
+    if whole and known and told[-len(known) :] == known:
+        return stored
+    if not whole and known[-len(told) :] == told:
         return stored
     return tuple(HistoryEntry(0, message) for message in given)
 

@@ -1,4 +1,4 @@
-"""What every route works with: who calls, which conversation is meant, and a request put in."""
+"""What every route works with: a request is put in here, and its turn's events come out."""
 
 from __future__ import annotations
 
@@ -16,30 +16,25 @@ from parley.gateway.live import LiveEvent, TurnEnded
 from parley.gateway.persist import until_stored
 from parley.gateway.requests import ProfileDoor
 from parley.gateway.routing import NobodyThere
-from parley.protocol import ChatMessage, InboundMessage, Request, SessionSource
+from parley.protocol import InboundMessage
 from parley.storage.contract import Receipt, RequestRecord
 from parley.surfaces.api.asks import Ask, Asks
 from parley.surfaces.api.callers import Caller, Callers
 from parley.surfaces.api.errors import ApiError
 from parley.surfaces.api.records import Ended, Kind, Records
+from parley.surfaces.api.talk import Talk, one_header, talk_of
 from parley.surfaces.api.wire.content import clear_old_files
-from parley.surfaces.api.wire.ids import check_idempotency_key, check_session_id, new_id
+from parley.surfaces.api.wire.ids import check_idempotency_key
 
 if TYPE_CHECKING:
     from aiohttp import web
 
-    from parley.surfaces.api.wire.parsed import ParsedRequest
-
-__all__ = ["Desk", "DeskRules", "Talk"]
+__all__ = ["Desk", "DeskRules"]
 
 T = TypeVar("T")
 
-PLATFORM: Final = "api"
 _LARGE: Final = 32 * 1024
 _FILES_KEPT: Final = 30 * 86_400.0
-_MOST_HOPS: Final = 5
-_SESSION_HEADERS: Final = ("X-Parley-Session-Id", "X-Hermes-Session-Id")
-_MEMORY_HEADERS: Final = ("X-Parley-Session-Key", "X-Hermes-Session-Key")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,67 +45,6 @@ class DeskRules:
     body_seconds: float = 30.0
     keepalive_seconds: float = 15.0
     stalled_seconds: float = 30.0
-
-
-@dataclass(frozen=True, slots=True)
-class Talk:
-    """One conversation with one profile, as a request names it."""
-
-    caller: Caller
-    door: ProfileDoor
-    session: str
-    is_new: bool
-    """Its id was made up for this request: nobody can have spoken there before."""
-    memory_key: str | None = None
-    hops: int = 0
-    whole: bool = False
-    """Whether what the request tells of the conversation is all of it."""
-
-    @property
-    def model(self) -> str:
-        """What the answer says who it is from."""
-        return self.door.profile.name
-
-    @property
-    def named_session(self) -> str | None:
-        """Its id, where the program gave one."""
-        return None if self.is_new else self.session
-
-    @property
-    def headers(self) -> dict[str, str]:
-        told = dict.fromkeys(_SESSION_HEADERS, self.session)
-        if self.memory_key is not None:
-            told |= dict.fromkeys(_MEMORY_HEADERS, self.memory_key)
-        return told
-
-    def request(
-        self,
-        kind: str,
-        parsed: ParsedRequest,
-        *,
-        lasting: bool,
-        earlier: tuple[ChatMessage, ...] = (),
-        can_ask: bool = False,
-    ) -> Request:
-        """What is asked for here, under an id of its own that begins with `kind`."""
-        return Request(
-            id=new_id(kind),
-            messages=(*earlier, *parsed.messages),
-            instructions=parsed.instructions,
-            tools=parsed.tools,
-            wishes=parsed.wishes,
-            lasting=lasting,
-            can_ask=can_ask,
-            memory_key=self.memory_key,
-            hops=self.hops,
-            whole=self.whole,
-        )
-
-    def message(self, request: Request, text: str) -> InboundMessage:
-        owner = self.caller.owner
-        source = SessionSource(PLATFORM, chat_id=f"{owner}/{self.session}", user_id=owner)
-        message = InboundMessage(source, text, event_id=request.id, request=request)
-        return self.door.bind(message)
 
 
 class Desk:
@@ -144,18 +78,7 @@ class Desk:
         session: str | None = None,
     ) -> Talk:
         """The conversation that the headers name, or `session`; else a new one."""
-        door = self.door.to(caller.target(model))
-        given = session or _header(request, _SESSION_HEADERS)
-        memory = _header(request, _MEMORY_HEADERS)
-        return Talk(
-            caller,
-            door,
-            check_session_id(given) if given is not None else new_id("s"),
-            is_new=given is None,
-            memory_key=None if memory is None else check_session_id(memory, param="session key"),
-            hops=_hops(request),
-            whole=request.headers.get("X-Parley-History") == "whole",
-        )
+        return talk_of(request, caller, self.door.to(caller.target(model)), session)
 
     async def read(self, request: web.Request, read: Callable[[], T]) -> T:
         """Do it, beside the event loop where the request is large: its files are stored too."""
@@ -165,7 +88,7 @@ class Desk:
         return await asyncio.to_thread(read)
 
     def idempotency_key(self, request: web.Request) -> str | None:
-        given = _header(request, ("Idempotency-Key",))
+        given = one_header(request, ("Idempotency-Key",))
         return None if given is None else check_idempotency_key(given)
 
     def records(self, door: ProfileDoor) -> Records:
@@ -301,22 +224,3 @@ def _taken(receipt: Receipt) -> None:
     """Raise unless it was."""
     if receipt.state == "rate_limited":
         raise ApiError.rate_limited(receipt.retry_after)
-
-
-def _hops(request: web.Request) -> int:
-    """How often it was handed on; raises when that is a ring of gateways."""
-    given = request.headers.get("X-Parley-Hops", "0")
-    if not (given.isascii() and given.isdecimal() and len(given) < 4) or int(given) > _MOST_HOPS:
-        raise ApiError.bad_request(
-            "This request was handed on by too many gateways: one leads back to another, so "
-            "look at `gateway.proxy_url` of each.",
-            code="proxy_loop",
-        )
-    return int(given)
-
-
-def _header(request: web.Request, names: tuple[str, ...]) -> str | None:
-    given = {value for name in names for value in request.headers.getall(name, ())}
-    if len(given) > 1:
-        raise ApiError.bad_request(f"{' and '.join(names)} name different things; send one.")
-    return next(iter(given), None)

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Final, Protocol
 from parley.protocol import InboundMessage
 from parley.storage.contract import RequestRecord
 from parley.surfaces.api.asks import Ask
-from parley.surfaces.api.desk import Desk, Talk
+from parley.surfaces.api.desk import Desk
 from parley.surfaces.api.errors import ApiError
+from parley.surfaces.api.talk import Talk
 
 if TYPE_CHECKING:
     from aiohttp import web

@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from parley.storage.contract import RequestRecord
-from parley.surfaces.api.desk import Desk, Talk
+from parley.surfaces.api.desk import Desk
 from parley.surfaces.api.stream import EventStream
+from parley.surfaces.api.talk import Talk
 from parley.surfaces.api.wire.encode import encode
 
 if TYPE_CHECKING:

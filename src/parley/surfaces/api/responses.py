@@ -22,12 +22,13 @@ from parley.storage.contract import RequestRecord
 from parley.surfaces.api.asks import Ask, Happening, first_word, reply_of
 from parley.surfaces.api.body import read_json
 from parley.surfaces.api.callers import Caller
-from parley.surfaces.api.desk import Desk, Talk
+from parley.surfaces.api.desk import Desk
 from parley.surfaces.api.errors import ApiError, failed_to_error
 from parley.surfaces.api.once import give_once
 from parley.surfaces.api.outgoing import Outgoing
 from parley.surfaces.api.records import Ended, Records, fingerprint_of, new_record
 from parley.surfaces.api.stream import EventStream
+from parley.surfaces.api.talk import Talk
 from parley.surfaces.api.wire.content import attachments_keeper
 from parley.surfaces.api.wire.ids import new_id
 from parley.surfaces.api.wire.responses_again import events_again
