@@ -1,4 +1,8 @@
-"""Calls that wait for a person's word. In memory: a turn that is begun again asks again."""
+"""Calls that wait for a person's word.
+
+In memory: a turn that is begun again asks again for what is safe to repeat, and takes the outcome
+of every other call for unknown.
+"""
 
 from __future__ import annotations
 

@@ -286,3 +286,10 @@ async def test_a_web_page_is_called_one_however_it_ends() -> None:
     last = ending(await served(page))
     assert isinstance(last, Failed)
     assert "web page" in last.sentence
+
+
+async def test_what_a_gateway_in_between_says_is_not_wrapped_again() -> None:
+    said = {"error": {"message": "Proxy error (400): Proxy error (404): There is no such model."}}
+    last = ending(await served(as_json(said, status=400)))
+    assert isinstance(last, Failed)
+    assert last.sentence.startswith("Proxy error (400): There is no such model")

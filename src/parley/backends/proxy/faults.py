@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
@@ -16,6 +17,7 @@ __all__ = ["FarEnd", "ProxyError"]
 
 _MOST_QUOTED: Final = 300
 _KEY: Final = "GATEWAY_PROXY_KEY"
+_PREFIX: Final = re.compile(r"(?:Proxy error(?: \(\d+\))?: )+")
 
 
 class ProxyError(ParleyError):
@@ -56,7 +58,8 @@ class FarEnd:
         """What an answer with `status` stands for."""
         known = fault_of_status(self._peer, status, headers=headers, body=body)
         kind: ErrorKind = known.kind
-        said = self.quote(_said_in(body))
+        # Another gateway in between has said it already.
+        said = self.quote(_PREFIX.sub("", _said_in(body)))
         if 300 <= status < 400:
             target = self.quote(headers.get("Location", "another address").partition("?")[0])
             said = f"it redirects to {target}"
