@@ -208,7 +208,10 @@ class GatewayConfig(_Section):
     drain_seconds: Seconds = Field(
         default=10.0, description="how long running turns may finish when the gateway stops"
     )
-    running_turns: Count = Field(default=1000, description="turns that run side by side")
+    running_turns: Count = Field(
+        default=1000,
+        description="turns that run side by side; programs leave a tenth of them to people",
+    )
     busy: Literal["steer", "queue", "interrupt"] = Field(
         default="steer", description="what a message does that arrives during a turn of its session"
     )
