@@ -216,6 +216,42 @@ class ChatMessage:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class HistoryEntry:
+    """A message of the transcript and its number there.
+
+    Its size is taken once: a long conversation is measured again with every turn.
+    """
+
+    id: int
+    message: ChatMessage
+    size: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "size", self.message.size)
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What one model call cost in tokens. `input_tokens` includes `cached_tokens`."""
+
+    provider: str
+    model: str
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cached_tokens: int = 0
+
+    def __add__(self, later: Usage) -> Usage:
+        """Both together, under the name of the later one."""
+        return Usage(
+            later.provider,
+            later.model,
+            self.input_tokens + later.input_tokens,
+            self.output_tokens + later.output_tokens,
+            self.cached_tokens + later.cached_tokens,
+        )
+
+
 # ── what a program asks for ───────────────────────────────────────────────────────────────────
 
 
@@ -341,42 +377,6 @@ class Request:
             memory_key=record.get("memory_key"),
             hops=record.get("hops", 0),
             whole=record.get("whole", False),
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class HistoryEntry:
-    """A message of the transcript and its number there.
-
-    Its size is taken once: a long conversation is measured again with every turn.
-    """
-
-    id: int
-    message: ChatMessage
-    size: int = field(init=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "size", self.message.size)
-
-
-@dataclass(frozen=True, slots=True)
-class Usage:
-    """What one model call cost in tokens. `input_tokens` includes `cached_tokens`."""
-
-    provider: str
-    model: str
-    input_tokens: int = 0
-    output_tokens: int = 0
-    cached_tokens: int = 0
-
-    def __add__(self, later: Usage) -> Usage:
-        """Both together, under the name of the later one."""
-        return Usage(
-            later.provider,
-            later.model,
-            self.input_tokens + later.input_tokens,
-            self.output_tokens + later.output_tokens,
-            self.cached_tokens + later.cached_tokens,
         )
 
 
