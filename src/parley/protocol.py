@@ -12,6 +12,7 @@ from typing import Any, Literal, Self, TypeAlias
 __all__ = [
     "ApprovalAsked",
     "Attachment",
+    "Behalf",
     "ChatMessage",
     "Failed",
     "Final",
@@ -19,6 +20,7 @@ __all__ = [
     "HistoryTrimmed",
     "InboundMessage",
     "ParleyError",
+    "Report",
     "Request",
     "Role",
     "SessionSource",
@@ -33,6 +35,7 @@ __all__ = [
     "Usage",
     "UsageReported",
     "Wishes",
+    "person_of",
 ]
 
 
@@ -72,6 +75,11 @@ class SessionSource:
 _SOURCE_FIELDS = tuple(field.name for field in fields(SessionSource))
 
 
+def person_of(source: SessionSource) -> str:
+    """Who speaks there, as settings and grants name them: `platform:user`."""
+    return f"{source.platform}:{source.user_id or source.chat_id}"
+
+
 _WEIGHT_OF_A_PICTURE = 5_000
 _MOST_TEXT_OF_A_FILE = 200_000
 
@@ -109,10 +117,23 @@ class Attachment:
 
 
 @dataclass(frozen=True, slots=True)
+class Report:
+    """What ended in the background belongs to the session and generation that began it.
+
+    Where those are gone, `notice` is shown instead, and nothing enters the new conversation.
+    """
+
+    session: str
+    generation: int
+    notice: str
+
+
+@dataclass(frozen=True, slots=True)
 class InboundMessage:
     """One event of a surface. `event_id` is the platform's own: the same id is the same event.
 
-    With a `request` it comes from a program, which waits for the one answer to it.
+    With a `request` it comes from a program, which waits for the one answer to it. With a
+    `report` it comes from background work. An `internal` one comes from the gateway itself.
     """
 
     source: SessionSource
@@ -121,6 +142,7 @@ class InboundMessage:
     attachments: tuple[Attachment, ...] = ()
     internal: bool = False
     request: Request | None = None
+    report: Report | None = None
 
     def to_dict(self) -> dict[str, Any]:
         record: dict[str, Any] = {
@@ -134,6 +156,9 @@ class InboundMessage:
             record["internal"] = True
         if self.request is not None:
             record["request"] = self.request.to_dict()
+        if self.report is not None:
+            report = self.report
+            record["report"] = [report.session, report.generation, report.notice]
         return record
 
     @classmethod
@@ -145,6 +170,7 @@ class InboundMessage:
             attachments=tuple(Attachment(**item) for item in record.get("attachments", ())),
             internal=record.get("internal", False),
             request=Request.from_dict(record["request"]) if "request" in record else None,
+            report=Report(*record["report"]) if "report" in record else None,
         )
 
 
@@ -233,13 +259,14 @@ class HistoryEntry:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What one model call cost in tokens. `input_tokens` includes `cached_tokens`."""
+    """What one model call cost. `input_tokens` includes `cached_tokens`; money in millionths."""
 
     provider: str
     model: str
     input_tokens: int = 0
     output_tokens: int = 0
     cached_tokens: int = 0
+    micros: int = 0
 
     def __add__(self, later: Usage) -> Usage:
         """Both together, under the name of the later one."""
@@ -249,6 +276,7 @@ class Usage:
             self.input_tokens + later.input_tokens,
             self.output_tokens + later.output_tokens,
             self.cached_tokens + later.cached_tokens,
+            self.micros + later.micros,
         )
 
 
@@ -303,6 +331,18 @@ _WISH_FIELDS = tuple(field.name for field in fields(Wishes))
 
 
 @dataclass(frozen=True, slots=True)
+class Behalf:
+    """For whom a delegated task works: the person and the session that it is counted for.
+
+    `platform` is where they speak: the task may use no tool that is not offered there.
+    """
+
+    user: str
+    session: str
+    platform: str
+
+
+@dataclass(frozen=True, slots=True)
 class Request:
     """What a program asks for along with its message. It has a turn of its own.
 
@@ -323,6 +363,9 @@ class Request:
     """How many gateways handed it on before."""
     whole: bool = False
     """Whether `messages` is the whole conversation: what is missing in it was taken back."""
+    allowed: tuple[str, ...] | None = None
+    """Of our own tools only these may be used; None: as the settings say."""
+    behalf: Behalf | None = None
 
     @property
     def earlier(self) -> tuple[ChatMessage, ...]:
@@ -362,6 +405,10 @@ class Request:
             record["hops"] = self.hops
         if self.whole:
             record["whole"] = True
+        if self.allowed is not None:
+            record["allowed"] = list(self.allowed)
+        if self.behalf is not None:
+            record["behalf"] = [self.behalf.user, self.behalf.session, self.behalf.platform]
         return record
 
     @classmethod
@@ -377,6 +424,8 @@ class Request:
             memory_key=record.get("memory_key"),
             hops=record.get("hops", 0),
             whole=record.get("whole", False),
+            allowed=tuple(record["allowed"]) if "allowed" in record else None,
+            behalf=Behalf(*record["behalf"]) if "behalf" in record else None,
         )
 
 

@@ -14,14 +14,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from parley.storage.contract import Job, NewSession, StopTurn, TurnEnd
+from parley.storage.hands import Question
 from parley.storage.sqlite import SqliteStore
 from tests.builders import PLATFORM, a_draft, a_message, say
-from tests.storage.conformance.base import a_record, command, converse, spoken
+from tests.storage.conformance.base import a_record, a_work, command, converse, spoken
 
 _LANES = [f"agent:main:test:{rest}" for rest in ("dm:99", "group:g1:alice", "dm:a%3Ab:t1")]
 _DEEDS = st.lists(
     st.tuples(
-        st.sampled_from(["say", "converse", "claim", "new", "stop", "work", "job", "request"]),
+        st.sampled_from(
+            ["say", "converse", "claim", "new", "stop", "work", "job", "request", "question"]
+        ),
         st.sampled_from([*_LANES, "c1"]),
     ),
     max_size=25,
@@ -55,7 +58,17 @@ async def _do(store: SqliteStore, number: int, deed: str, lane: str) -> None:
             await command(store, StopTurn(drop_queued=True), text=f"/stop {number}", chat=lane)
         case "work":
             if (record := await store.session_of(lane)) is not None:
-                await store.begin_work(f"w{number}", lane=lane, session=record.id, owner="one")
+                await store.begin_work(a_work(f"w{number}", record))
+        case "question":
+            if (record := await store.session_of(lane)) is not None:
+                name = f"q{number}"
+                question = Question(
+                    *(name, name, lane, record.id, 1, "test:alice", False, "terminal"),
+                    digest="d1",
+                    what="it",
+                    expires_at=9e9,
+                )
+                await store.put_question(question)
         case "request":
             await store.open_request(a_record(f"{number}", lane=lane))
         case "job":
@@ -87,6 +100,7 @@ def _ours(found: dict[str, list[tuple[object, ...]]]) -> int:
 def _named(found: dict[str, list[tuple[object, ...]]]) -> list[object]:
     """The columns that hold the name of a lane."""
     places = {"lane": 0, "session": 1, "turn": 1, "inbox": 1, "outbox": 1, "job": 1, "request": 3}
+    places |= {"question": 2, "speaker": 1}
     return [row[place] for table, place in places.items() for row in found[table]]
 
 

@@ -33,12 +33,29 @@ _BOUNDED_BY_WHAT_IS_UNDER_WAY = {
     "inbox_unwaited": "inbox_unwaited|request_open",
     "outbox_resume_repeatable": "outbox_sending",
     "outbox_resume_unsure": "outbox_sending",
+    "works": "work_running",
+    "quiet_questions": "question_waiting|question_of_turn",
+    # As far as it takes to find so many conversations.
+    "conversations": "session_by_time",
 }
 # Tables that hold only what is under way.
-_SMALL = {"works_recover": "work"}
+_SMALL = {"reservations_held": "reservation", "reservations_of_others": "reservation"}
+_SMALL |= {
+    "quiet_reservations": "reservation",
+    "works_ever": "w",
+    "search_is_made": "sqlite_schema",
+}
+_SMALL |= dict.fromkeys(("search_last", "search_move", "search_retreat", "search_holds"), "indexed")
+# Lists of what an index found just before.
+_SMALL |= {"search_reach": "(subquery-1)"}
+_SMALL |= {"usage_of_session": "(subquery-2)"}
+# What is found by words is found by their index; without one there is no other way.
+_BY_WORDS = ("search_best", "search_excerpt", "search_forget")
+_SMALL |= {"search_plainly": "e"}
 # What runs once, when the namespace of a profile changes, goes through everything.
 _ONCE = {"adopt_turns": "turn", "adopt_inbox": "inbox", "adopt_outbox": "outbox"}
 _ONCE |= {"adopt_requests": "request"}
+_ONCE |= {"adopt_questions": "question", "adopt_speakers": "speaker"}
 # What is done to a copy only.
 _ONCE |= {"quiet_inbox": "inbox", "quiet_lanes": "lane", "quiet_given": "inbox"}
 
@@ -48,6 +65,7 @@ def db(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Connection]:
     file: Path = tmp_path_factory.mktemp("cost") / "parley.db"
     migrate(file)
     connection = connect(file)
+    connection.execute(SQL["search_make"])
     yield connection
     connection.close()
 
@@ -64,6 +82,8 @@ def test_a_statement_scans_no_table(db: Connection, name: str) -> None:
         if not line.startswith("SCAN") or line.startswith(("SCAN json_each", "SCAN CONSTANT")):
             continue
         if line == f"SCAN {(_SMALL | _ONCE).get(name)}":
+            continue
+        if name in _BY_WORDS and re.fullmatch(r"SCAN said VIRTUAL TABLE INDEX 0:(M1|=|=M1)", line):
             continue
         assert re.search(rf"USING (COVERING )?INDEX ({allowed})$", line), line
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import sqlite3
@@ -9,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from parley.protocol import SessionSource, person_of
 from parley.storage.contract import StoreError, TurnEnd
+from parley.storage.hands import Limit, Payer, Spent
 from parley.storage.sqlite import SqliteStore
 from parley.storage.sqlite.migrate import migrate, migrations, schema_version
 from tests.builders import PLATFORM, say
@@ -140,6 +143,50 @@ async def test_a_database_from_before_there_were_requests_goes_on(tmp_path: Path
     assert (await store.open_request(a_record()))[1]
     await store.close()
     assert file.with_name(f"{file.name}.schema-2.backup").exists()
+
+
+async def test_a_database_from_before_there_were_hands_goes_on(tmp_path: Path) -> None:
+    """Who spoke and what it cost is known of old turns too; what is said is found."""
+    file = tmp_path / "parley.db"
+    migrate(file, {number: script for number, script in migrations().items() if number <= 3})
+    sources = [
+        {"platform": PLATFORM, "chat_id": "c1", "chat_type": "dm", "user_id": "alice"},
+        {"platform": PLATFORM, "chat_id": "c1", "chat_type": "dm", "user_id": ""},
+        {"platform": PLATFORM, "chat_type": "dm"},
+    ]
+    with sqlite3.connect(file) as db:
+        db.execute("INSERT INTO session (id, lane, created_at, updated_at) VALUES ('s','c1',1,1)")
+        db.execute(
+            "INSERT INTO lane (key, platform, session, state) VALUES ('c1',?,'s','idle')",
+            (PLATFORM,),
+        )
+        db.execute("INSERT INTO work VALUES ('w', 's', 'dead', 1)")
+        for number, source in enumerate(sources, start=1):
+            db.execute(
+                "INSERT INTO turn (id, lane, session, generation, attempt, state, source,"
+                " started_at, ended_at) VALUES (?, 'c1', 's', 0, 1, 'done', ?, 1, 2)",
+                (number, json.dumps(source)),
+            )
+            body = json.dumps({"role": "user", "text": f"key {number}"})
+            db.execute("INSERT INTO entry VALUES (?, 's', ?, ?, 1)", (number, number, body))
+            db.execute(
+                "INSERT INTO usage VALUES (?, 's', ?, 'p', 'm', 10, 5, 0, 100)", (number, number)
+            )
+    db.close()
+    store = SqliteStore.open(file)
+    assert _version(file) == max(migrations())
+    for number, source in enumerate(sources, start=1):
+        person = person_of(SessionSource.from_dict(source))
+        found = await store.search_entries("key", person=person)
+        assert [entry.excerpt for entry in found] == [f"key {number}"]
+        [place] = await store.conversations(person)
+        assert place.source == SessionSource.from_dict(source)
+    payer = Payer("test:alice", "s")
+    limits = [Limit(whose, "month", 0.0, 200.0) for whose in ("profile", "user", "session")]
+    assert await store.spent(payer, limits) == [Spent(45), Spent(15), Spent(45)]
+    assert await store.works(running=False) == []
+    assert await store.delete_session("s")
+    await store.close()
 
 
 async def test_an_upgrade_that_breaks_off_changes_nothing(file: Path) -> None:

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import sqlite3
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from parley.protocol import Behalf, Report, Request, Usage
 from parley.storage.contract import NewSession, Said, SetTitle, StopTurn, TurnEnd, UndoTurn
+from parley.storage.hands import Limit, Question
 from parley.storage.sqlite import SqliteStore
-from tests.builders import an_end, event_name, say
+from tests.builders import PLATFORM, a_draft, a_message, an_end, event_name, say
 from tests.storage.conformance.base import (
     a_record,
+    a_work,
     ask,
     asked,
     claim_one,
     command,
     converse,
+    current,
     spoken,
     waiting_replies,
 )
@@ -66,6 +71,51 @@ async def test_no_word_of_a_program_in_a_deleted_session_stays(tmp_path: Path) -
     assert await store.delete_session(claim.session)
     await store.close()
     assert b" secret" not in _vacuumed(file)
+
+
+async def test_no_word_of_what_tools_kept_for_a_deleted_session_stays(tmp_path: Path) -> None:
+    file = tmp_path / "parley.db"
+    store = SqliteStore.open(file)
+    for chat in ("c1", "c2"):
+        await converse(store, f"kept words of {chat}", "ok", chat=chat)
+    await say(store, "a secretword")
+    claim = await claim_one(store)
+    limits = [Limit(whose, "day", 0.0, 9e9) for whose in ("profile", "user", "session")]
+    await store.spent(claim.payer, limits)
+    session = await current(store)
+    await store.begin_work(a_work("w1", session, body={"command": "secretword"}))
+    await store.put_question(
+        Question(
+            *("q1", "call", "c1", session.id, claim.turn, "test:alice", False, "terminal"),
+            digest="d1",
+            what="It runs secretword.",
+            expires_at=9e9,
+        )
+    )
+    await store.settle_question("q1", "allowed", scope="session")
+    await store.post("c1", a_draft("posted secretword"), said=spoken("posted secretword"))
+    await store.put_note(session.id, "todo", "secretword")
+    behalf = Behalf(claim.payer.user, session.id, platform=PLATFORM)
+    request = Request("r", (asked("do it"),), behalf=behalf)
+    await store.submit("t1", "task", replace(a_message("do it", chat="t1"), request=request))
+    usage = Usage("p", "m", 1, 1)
+    await store.commit(await claim_one(store), TurnEnd("done", usage=usage))
+    await store.commit(claim, TurnEnd("done", (spoken("said secretword"),), usage=usage))
+    assert len(await store.search_entries("secretword")) == 3
+    await converse(store, "more kept words", "ok", chat="c2")
+    assert len(await store.search_entries("kept")) == 3
+    message = replace(a_message("late"), report=Report(session.id, 9, "about secretword"))
+    await store.submit("c1", "late", message)
+    await store.claim("one", 9, [PLATFORM])
+    await store.end_work("w1", "done", {"output": "secretword"})
+    assert await store.delete_session(session.id)
+    assert len(await store.search_entries("kept")) == 2
+    await store.close()
+    content = _vacuumed(file)
+    assert b"kept" in content
+    # The index writes what a word shares with the one before it only once.
+    assert b"cretword" not in content
+    assert session.id.encode() not in content
 
 
 @pytest.mark.parametrize("ending", ["commit", "stop", "new", "drop", "withdraw", "start"])

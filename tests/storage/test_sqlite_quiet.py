@@ -6,11 +6,23 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
+from parley.storage.contract import Job
+from parley.storage.hands import Limit, Question, Reservation, Spent
 from parley.storage.sqlite import SqliteStore
 from parley.storage.sqlite.migrate import migrate, migrations
 from parley.storage.sqlite.quiet import quieten
-from tests.builders import PLATFORM, event_name
-from tests.storage.conformance.base import OWNER, a_record, ask, asked, claim_one, spoken, words
+from tests.builders import PLATFORM, a_message, event_name, say
+from tests.storage.conformance.base import (
+    OWNER,
+    a_record,
+    a_work,
+    ask,
+    asked,
+    claim_one,
+    current,
+    spoken,
+    words,
+)
 
 
 def _quiet_copy(file: Path) -> Path:
@@ -45,6 +57,33 @@ async def test_requests_are_stopped_in_the_copy_and_go_on_in_the_original(tmp_pa
     assert (await copy._engine.read(lambda db: db.execute(given).fetchone()))[0] == 0
     assert {record.id for record in await original.open_requests()} == {"run_one", "run_two"}
     assert await original.recover(OWNER) == 0
+    await copy.close()
+    await original.close()
+
+
+async def test_nothing_of_what_tools_began_goes_on_in_the_copy(tmp_path: Path) -> None:
+    original = SqliteStore.open(tmp_path / "parley.db")
+    await say(original, "hello")
+    claim = await claim_one(original)
+    session = await current(original)
+    await original.begin_work(a_work("w1", session))
+    await original.schedule(Job("j1", "c1", a_message("wake up"), at=1.0))
+    question = Question("q1", "call", "c1", session.id, 1, "p", False, "t", "d", "what", 9e9)
+    await original.put_question(question)
+    limit = Limit("profile", "day", 0.0, 9e9)
+    wanted = Reservation(claim.turn, claim.payer, OWNER, "p", "m", 1, 2, 3)
+    assert await original.reserve(wanted, [limit]) is None
+    await original.put_note(session.id, "todo", "milk")
+    copy = SqliteStore.open(_quiet_copy(tmp_path / "parley.db"))
+    assert await copy.works(running=False) == []
+    assert await copy.questions("c1") == []
+    assert await copy.jobs("c1") == []
+    assert await copy.tick() is None
+    await copy.recover("other")
+    assert await copy.spent(claim.payer, [limit]) == [Spent()]
+    assert await copy.note(session.id, "todo") == "milk"
+    assert await original.questions("c1") != []
+    assert [job.job.id for job in await original.jobs("c1")] == ["j1"]
     await copy.close()
     await original.close()
 

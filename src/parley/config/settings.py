@@ -6,13 +6,22 @@ import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 from pydantic_core import PydanticCustomError
 
-from parley.protocol import ParleyError
+from parley.config.fields import Count, Id, Minutes, Number, Seconds, Section, TimeOfDay, TimeZone
+from parley.config.hands import (
+    AccessSettings,
+    BudgetSettings,
+    McpServerSettings,
+    PriceSettings,
+    TerminalSettings,
+    WebSettings,
+)
 
 __all__ = [
     "BUILT_IN_PROVIDERS",
+    "DEFAULT_TOOLS",
     "PROVIDER_NAME",
     "AgentSettings",
     "ApiConfig",
@@ -30,42 +39,26 @@ __all__ = [
 ]
 
 BUILT_IN_PROVIDERS: Final = ("local", "openai", "anthropic")
+DEFAULT_TOOLS: Final = (
+    "clarify",
+    "delegate_task",
+    "edit_file",
+    "mcp",
+    "now",
+    "process",
+    "read_file",
+    "read_skill",
+    "schedule",
+    "search_files",
+    "send_message",
+    "session_search",
+    "terminal",
+    "todo",
+    "web_fetch",
+    "web_search",
+    "write_file",
+)
 PROVIDER_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
-
-
-def _no_truth(value: object) -> object:
-    """`port: true` is a slip, not the number 1."""
-    if isinstance(value, bool):
-        raise PydanticCustomError("number_type", "wants a number")
-    return value
-
-
-Number = BeforeValidator(_no_truth)
-Seconds = Annotated[float, Field(ge=0, le=86_400), Number]
-Count = Annotated[int, Field(ge=1), Number]
-
-
-def _id_text(value: object) -> object:
-    """An id is text, also where YAML reads a number."""
-    if isinstance(value, int) and not isinstance(value, bool):
-        return str(value)
-    return value.strip() if isinstance(value, str) else value
-
-
-def _time_of_day(value: str) -> str:
-    if re.fullmatch(r"([01][0-9]|2[0-3]):[0-5][0-9]", value) is None:
-        raise PydanticCustomError("clock_time", "wants a time of day")
-    return value
-
-
-def _time_zone(value: str) -> str:
-    from parley.config.zones import time_zone
-
-    try:
-        time_zone(value)
-    except ParleyError as error:
-        raise PydanticCustomError("zone_name", "wants a time zone") from error
-    return value
 
 
 def _address(value: object) -> object:
@@ -92,11 +85,7 @@ def _origin(value: str) -> str:
     return value
 
 
-Id = Annotated[str, Field(min_length=1), BeforeValidator(_id_text)]
 Reset = Literal["never", "idle", "daily", "both"]
-Minutes = Annotated[int, Field(ge=1, le=525_600), Number]
-TimeOfDay = Annotated[str, AfterValidator(_time_of_day)]
-TimeZone = Annotated[str, AfterValidator(_time_zone)]
 AgentAddress = Annotated[
     str | None, BeforeValidator(_address), AfterValidator(_address_of_an_agent)
 ]
@@ -105,11 +94,7 @@ AgentAddress = Annotated[
 Origin = Annotated[str, AfterValidator(_origin)]
 
 
-class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=False)
-
-
-class ModelSettings(_Section):
+class ModelSettings(Section):
     """Which provider answers, and which ones stand in for it."""
 
     provider: str = Field(default="local", description="a name under `providers`")
@@ -121,7 +106,7 @@ class ModelSettings(_Section):
     )
 
 
-class ProviderSettings(_Section):
+class ProviderSettings(Section):
     """How to reach one provider. Its key is in `.env`, under `key_env`."""
 
     kind: Literal["openai", "anthropic", "local"] = Field(
@@ -143,7 +128,7 @@ class ProviderSettings(_Section):
     tools: bool = Field(default=True, description="whether the model is offered tools")
 
 
-class LocalModelSettings(_Section):
+class LocalModelSettings(Section):
     """The model that runs on this machine."""
 
     weights: str = Field(
@@ -158,20 +143,33 @@ class LocalModelSettings(_Section):
     )
 
 
-class AgentSettings(_Section):
+class AgentSettings(Section):
     """The limits of one turn of the built-in agent."""
 
     tools: list[str] = Field(
-        default_factory=lambda: ["now", "read_file"], description="tools the agent may use"
+        default_factory=lambda: list(DEFAULT_TOOLS),
+        description="tools the agent may use; `mcp` stands for those of all MCP servers",
+    )
+    surfaces: dict[str, list[str]] = Field(
+        default_factory=dict,
+        description="a surface, such as `webhook`: the tools there, instead of `tools`",
     )
     max_steps: Count = Field(default=40, description="model calls in one turn")
     turn_seconds: Seconds = Field(default=900.0, description="longest turn")
     turn_tokens: Count = Field(
         default=400_000, description="tokens, in and out, that one turn may use"
     )
+    running_tasks: Count = Field(default=16, description="delegated tasks that run side by side")
+    answer_minutes: Minutes = Field(
+        default=10, description="how long a question to a person may wait for its answer"
+    )
+    safety: dict[str, bool] = Field(
+        default_factory=dict,
+        description="`email-send`, `file-delete`, `social-post`: ask a person first; on if unset",
+    )
 
 
-class RouteSettings(_Section):
+class RouteSettings(Section):
     """Whose messages on a shared account go to which profile. What is left out matches all."""
 
     profile: Id = Field(description="who answers")
@@ -183,7 +181,7 @@ class RouteSettings(_Section):
     user: Id | None = Field(default=None, description="who speaks")
 
 
-class ApiConfig(_Section):
+class ApiConfig(Section):
     """The API server: who may ask from a browser, and how much."""
 
     origins: list[Origin] = Field(
@@ -198,7 +196,7 @@ class ApiConfig(_Section):
     )
 
 
-class GatewayConfig(_Section):
+class GatewayConfig(Section):
     """The process that serves the surfaces."""
 
     host: str = Field(default="127.0.0.1", description="the address HTTP is served on")
@@ -247,7 +245,7 @@ class GatewayConfig(_Section):
         return self.model_dump(mode="json")
 
 
-class SurfaceSessionSettings(_Section):
+class SurfaceSessionSettings(Section):
     """What is different about sessions on one surface."""
 
     group_sessions_per_user: bool | None = Field(default=None, description="as above")
@@ -258,7 +256,7 @@ class SurfaceSessionSettings(_Section):
     reset_triggers: list[str] | None = Field(default=None, description="as above")
 
 
-class SessionSettings(_Section):
+class SessionSettings(Section):
     """Which messages share a conversation, and when a new one begins by itself."""
 
     group_sessions_per_user: bool = Field(
@@ -289,20 +287,20 @@ class SessionSettings(_Section):
     )
 
 
-class WebhookSettings(_Section):
+class WebhookSettings(Section):
     """Any program may bring messages in and take answers out; `WEBHOOK_TOKEN` is in `.env`."""
 
     enabled: bool = Field(default=False, description="serve it")
     callback_url: str | None = Field(default=None, description="where answers are posted")
 
 
-class SurfaceSettings(_Section):
+class SurfaceSettings(Section):
     """The places where people talk, beside the terminal."""
 
     webhook: WebhookSettings = WebhookSettings()
 
 
-class LogSettings(_Section):
+class LogSettings(Section):
     """What is written to `logs/parley.log`."""
 
     level: Literal["debug", "info", "warning", "error"] = Field(
@@ -310,7 +308,7 @@ class LogSettings(_Section):
     )
 
 
-class Settings(_Section):
+class Settings(Section):
     """Everything in `config.yaml`."""
 
     model: ModelSettings = ModelSettings()
@@ -322,5 +320,16 @@ class Settings(_Section):
     agent: AgentSettings = AgentSettings()
     gateway: GatewayConfig = GatewayConfig()
     sessions: SessionSettings = SessionSettings()
+    terminal: TerminalSettings = TerminalSettings()
+    web: WebSettings = WebSettings()
+    mcp: dict[str, McpServerSettings] = Field(
+        default_factory=dict,
+        description="yours to choose; its tools are named after it",
+    )
+    access: AccessSettings = AccessSettings()
+    budgets: BudgetSettings = BudgetSettings()
+    prices: dict[str, PriceSettings] = Field(
+        default_factory=dict, description="the name of a model, or its beginning and `*`"
+    )
     surfaces: SurfaceSettings = SurfaceSettings()
     log: LogSettings = LogSettings()

@@ -29,9 +29,10 @@ INSIDE: Final = "home"
 MOST_BYTES: Final = 16 * 1024**3
 MOST_FILES: Final = 100_000
 NEVER: Final = frozenset(
-    # What only matters while it is served, what SQLite keeps beside a database, and, in the home
-    # of the default profile, what is not of that profile. API keys open one profile in one place.
-    {"run", "parley.db-wal", "parley.db-shm", "profiles", "archive", "active_profile"}
+    # What only matters while it is served, what SQLite keeps beside a database, the processes of
+    # this machine, and, in the home of the default profile, what is not of that profile. API keys
+    # open one profile in one place.
+    {"run", "parley.db-wal", "parley.db-shm", "profiles", "archive", "active_profile", "processes"}
     | {"api_keys.json", "api.key"}
 )
 _DATABASE: Final = "parley.db"
@@ -82,7 +83,8 @@ class _Choice:
         """Whether an entry of the home itself is wanted."""
         if name in NEVER or (name == "logs" and not self.logs):
             return False
-        return self.secrets or not name.startswith(".env")
+        # In its home an MCP server keeps what it signed in with.
+        return self.secrets or not (name.startswith(".env") or name == "mcp")
 
 
 def _manifest(profile: Profile, *, secrets: bool) -> bytes:

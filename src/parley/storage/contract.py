@@ -11,7 +11,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, TypeAlias
 
-from parley.protocol import ChatMessage, InboundMessage, ParleyError, SessionSource, Usage
+from parley.protocol import (
+    ChatMessage,
+    InboundMessage,
+    ParleyError,
+    SessionSource,
+    Usage,
+    person_of,
+)
+from parley.storage.hands import HandsStore, Job, Payer, Scope, Work
 
 __all__ = [
     "Claim",
@@ -40,6 +48,7 @@ __all__ = [
     "SessionRecord",
     "SetModel",
     "SetTitle",
+    "Settle",
     "StopTurn",
     "Stopped",
     "Store",
@@ -119,6 +128,14 @@ class Claim:
     more: bool = False
     """Whether further messages waited behind it when it was claimed."""
 
+    @property
+    def payer(self) -> Payer:
+        """Whom its tokens are counted for: a delegated task works for whoever delegated it."""
+        request = self.messages[0].message.request if self.messages else None
+        if request is not None and request.behalf is not None:
+            return Payer(request.behalf.user, request.behalf.session)
+        return Payer(person_of(self.source), self.session)
+
 
 # ── the transcript ────────────────────────────────────────────────────────────────────────────
 
@@ -167,17 +184,6 @@ class SessionRecord:
     created_at: float
     updated_at: float
     current: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Work:
-    """Something that runs in the background for a session, beyond the turn that began it."""
-
-    id: str
-    lane: str
-    session: str
-    owner: str
-    at: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,8 +306,26 @@ class SetModel:
     model: str | None
 
 
+@dataclass(frozen=True, slots=True)
+class Settle:
+    """A person's word on a question that waits; `refused` when it does not wait any more."""
+
+    question: str
+    state: Literal["allowed", "denied"]
+    by: str
+    scope: Scope = "once"
+
+
 Effect: TypeAlias = (
-    Nothing | StopTurn | NewSession | ResumeSession | UndoTurn | RetryTurn | SetTitle | SetModel
+    Nothing
+    | StopTurn
+    | NewSession
+    | ResumeSession
+    | UndoTurn
+    | RetryTurn
+    | SetTitle
+    | SetModel
+    | Settle
 )
 
 
@@ -388,18 +412,6 @@ class Withdrawn:
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
-    """A message that submits itself: once `at` a time, or whenever `cron` says."""
-
-    id: str
-    lane: str
-    message: InboundMessage
-    at: float | None = None
-    cron: str | None = None
-    timezone: str = "UTC"
-
-
-@dataclass(frozen=True, slots=True)
 class StoreHealth:
     """Counts of what is under way, the replies nobody can be sure of, and what is wrong.
 
@@ -415,8 +427,11 @@ class StoreHealth:
     fault: str | None = None
 
 
-class Store(Protocol):
+class Store(HandsStore, Protocol):
     """Everything durable of one profile."""
+
+    on_notice: Callable[[str], None] | None
+    """Told of a platform when `claim` or `absorb` left a notice in its outbox."""
 
     # in
     async def submit(
@@ -443,14 +458,25 @@ class Store(Protocol):
 
     # lanes
     async def claim(self, owner: str, limit: int, platforms: Sequence[str]) -> list[Claim]:
-        """Take up to `limit` ready lanes of these platforms, longest waiting first."""
+        """Take up to `limit` ready lanes of these platforms, longest waiting first.
+
+        A message with a `report` whose session or generation is gone begins no turn: its notice
+        goes into the outbox, as `report:<the name it was submitted under>`. So does `absorb`.
+        """
 
     async def recover(self, owner: str) -> int:
-        """Take the turns of dead owners back into the queues, end their work; count the lanes."""
+        """Take the turns of dead owners back into the queues; count the lanes.
+
+        What they had reserved for model calls is counted as spent. Background work is left as it
+        is: whoever serves it finds out what became of it.
+        """
 
     async def check(self, claim: Claim) -> None: ...
     async def peek(self, claim: Claim) -> int:
         """How many messages wait behind this turn."""
+
+    async def behind(self, claim: Claim) -> tuple[InboxMessage, ...]:
+        """Those of them that `absorb` would take, left where they are."""
 
     async def absorb(self, claim: Claim) -> tuple[InboxMessage, ...]:
         """Take the messages that wait behind this turn into it, and into the transcript.
@@ -515,15 +541,6 @@ class Store(Protocol):
         It is while a turn of it runs, or work in the background. Requests whose turns were in
         it go with it, or with `requests` False stay with their results.
         """
-
-    # background work
-    async def begin_work(self, work: str, *, lane: str, session: str, owner: str) -> None:
-        """Until `end_work`, or the owner's end, a session is not over by itself."""
-
-    async def end_work(self, work: str) -> bool:
-        """The work is over; False when it was before."""
-
-    async def works(self, session: str) -> list[Work]: ...
 
     # requests of programs
     async def open_request(self, record: RequestRecord) -> tuple[RequestRecord, bool]:
@@ -606,8 +623,6 @@ class Store(Protocol):
     async def unpark(self, lane: str) -> int: ...
 
     # time
-    async def schedule(self, job: Job) -> None: ...
-    async def unschedule(self, job_id: str) -> bool: ...
     async def tick(self) -> float | None:
         """Submit what is due; returns when to look again, None when nothing is planned."""
 

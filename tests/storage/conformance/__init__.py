@@ -10,11 +10,18 @@ from tests.storage.conformance.commands import CommandPromises
 from tests.storage.conformance.durability import DurabilityPromises
 from tests.storage.conformance.fences import FencePromises
 from tests.storage.conformance.lanes import LanePromises
+from tests.storage.conformance.notes import NotePromises
 from tests.storage.conformance.outbox import OutboxPromises
+from tests.storage.conformance.posts import PostPromises
 from tests.storage.conformance.programs import ProgramPromises
+from tests.storage.conformance.questions import QuestionPromises
+from tests.storage.conformance.reports import ReportPromises
 from tests.storage.conformance.requests import RequestPromises
+from tests.storage.conformance.search import SearchPromises
 from tests.storage.conformance.sessions import SessionPromises
+from tests.storage.conformance.spending import SpendingPromises
 from tests.storage.conformance.time import TimePromises
+from tests.storage.conformance.works import WorkPromises
 
 __all__ = ["StoreConformance"]
 
@@ -31,5 +38,12 @@ class StoreConformance(
     ProgramPromises,
     RequestPromises,
     TimePromises,
+    WorkPromises,
+    QuestionPromises,
+    SpendingPromises,
+    ReportPromises,
+    PostPromises,
+    SearchPromises,
+    NotePromises,
 ):
     """Every promise of the contract."""

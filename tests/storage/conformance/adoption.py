@@ -12,6 +12,7 @@ from tests.storage.conformance.base import (
     OWNER,
     OpenStore,
     a_record,
+    a_work,
     claim_one,
     command,
     converse,
@@ -134,11 +135,11 @@ class AdoptionPromises:
 
     async def test_commands_and_work_follow_their_lane(self, store: Store) -> None:
         await converse(store, "hello", "hi", chat=MAIN)
-        session = (await current(store, MAIN)).id
-        await store.begin_work("w1", lane=MAIN, session=session, owner=OWNER)
+        session = await current(store, MAIN)
+        await store.begin_work(a_work("w1", session))
         await store.submit(MAIN, "cmd", a_message("/help"), kind="command")
         await store.adopt("coder")
-        assert [work.lane for work in await store.works(session)] == [CODER]
+        assert [work.lane for work in await store.works(session=session.id)] == [CODER]
         assert [lane for lane, _ in await store.pending_commands()] == [CODER]
 
     async def test_a_running_turn_is_resumed_under_the_new_name(

@@ -19,7 +19,6 @@ from parley.storage.contract import (
     SetTitle,
     StopTurn,
     Store,
-    StoreError,
     TurnEnd,
     UndoTurn,
 )
@@ -211,77 +210,3 @@ class AnewPromises:
         then = time.time()
         await store.commit(claim, TurnEnd("failed"))
         assert (await current(store)).updated_at >= then
-
-    # ── background work ──
-
-    async def test_background_work_keeps_its_session(self, store: Store) -> None:
-        await converse(store, "hello", "hi")
-        session = (await current(store)).id
-        await store.begin_work("w1", lane="c1", session=session, owner=OWNER)
-        await store.begin_work("w2", lane="c1", session=session, owner=OWNER)
-        found = await store.works(session)
-        assert [(work.id, work.lane, work.session, work.owner) for work in found] == [
-            ("w1", "c1", session, OWNER),
-            ("w2", "c1", session, OWNER),
-        ]
-        assert not await _is_over(store)
-        assert await store.end_work("w1")
-        assert not await store.end_work("w1")
-        assert not await _is_over(store)
-        assert await store.end_work("w2")
-        assert await store.works(session) == []
-        assert await _is_over(store)
-
-    async def test_work_that_just_ended_was_the_last_use(self, store: Store) -> None:
-        await converse(store, "hello", "hi")
-        session = (await current(store)).id
-        await store.begin_work("w1", lane="c1", session=session, owner=OWNER)
-        then = time.time()
-        await store.end_work("w1")
-        assert not (await store.submit("c1", "2", a_message("2"), fresh_before=then)).fresh
-
-    async def test_work_of_another_session_keeps_nothing(self, store: Store) -> None:
-        await converse(store, "hello", "hi")
-        old = (await current(store)).id
-        await store.begin_work("w1", lane="c1", session=old, owner=OWNER)
-        await command(store, NewSession(), text="/new")
-        assert (await current(store)).id != old
-        await converse(store, "in the new one", "yes")
-        assert await _is_over(store)
-        assert len(await store.works(old)) == 1
-
-    async def test_work_begun_again_is_the_same_work(self, store: Store) -> None:
-        await converse(store, "hello", "hi")
-        session = (await current(store)).id
-        for owner in ("one", "two"):
-            await store.begin_work("w1", lane="c1", session=session, owner=owner)
-        assert [work.owner for work in await store.works(session)] == ["two"]
-
-    async def test_work_for_no_session_of_its_lane_is_refused(self, store: Store) -> None:
-        await converse(store, "hello", "hi")
-        session = (await current(store)).id
-        for lane, wanted in (("c2", session), ("c1", "nothing")):
-            with pytest.raises(StoreError):
-                await store.begin_work("w1", lane=lane, session=wanted, owner=OWNER)
-        assert await store.works(session) == []
-
-    async def test_the_work_of_a_dead_owner_is_over(self, open_store: OpenStore) -> None:
-        first = await open_store()
-        await converse(first, "hello", "hi")
-        session = (await current(first)).id
-        await first.begin_work("w1", lane="c1", session=session, owner="one")
-        await first.begin_work("w2", lane="c1", session=session, owner="two")
-        await first.close()
-        second = await open_store()
-        assert len(await second.works(session)) == 2
-        await second.recover("two")
-        assert [work.id for work in await second.works(session)] == ["w2"]
-
-    async def test_a_session_with_work_is_not_deleted(self, store: Store) -> None:
-        await converse(store, "hello", "hi")
-        session = (await current(store)).id
-        await store.begin_work("w1", lane="c1", session=session, owner=OWNER)
-        assert not await store.delete_session(session)
-        assert await words(store) == ["hello", "hi"]
-        await store.end_work("w1")
-        assert await store.delete_session(session)

@@ -17,6 +17,7 @@ from parley.storage.contract import (
     RequestRecord,
     SessionRecord,
     Store,
+    Work,
 )
 from tests.builders import PLATFORM, a_draft, a_message, an_end, event_name, say
 
@@ -107,6 +108,21 @@ async def ask(
     """A program asks in a chat; its message is named as one of a person would be."""
     message = a_program_message(*messages, chat=chat, lasting=lasting)
     return await store.submit(chat, event_name(message.text, chat=chat), message)
+
+
+def a_work(name: str, session: SessionRecord, **changed: Any) -> Work:
+    """A process that was just begun for this session."""
+    work = Work(
+        id=name,
+        kind="process",
+        lane=session.lane,
+        session=session.id,
+        generation=0,
+        source=a_message("x", chat="c1").source,
+        notify=True,
+        body={"command": "make"},
+    )
+    return replace(work, **changed)
 
 
 def a_record(name: str = "one", **changed: Any) -> RequestRecord:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from dataclasses import replace
 
 from parley.protocol import ChatMessage, Usage
 from parley.storage.contract import Claim, Store, TurnEnd
@@ -105,6 +106,21 @@ class LanePromises:
         assert await store.claim(OWNER, 1, [PLATFORM]) == []
         health = await store.health()
         assert (health.queued, health.running) == (0, 0)
+
+    async def test_what_would_be_absorbed_is_seen_and_left_where_it_is(self, store: Store) -> None:
+        await say(store, "one")
+        claim = await claim_one(store)
+        for text in ("two", "three", "by another account", "four"):
+            message = a_message(text)
+            if text == "by another account":
+                message = replace(message, source=replace(message.source, account="other"))
+            await store.submit("c1", text, message)
+        await store.submit("c1", "cmd", a_message("/stop"), kind="command")
+        behind = await store.behind(claim)
+        assert [taken.message.text for taken in behind] == ["two", "three"]
+        assert await store.peek(claim) == 4
+        assert await store.absorb(claim) == behind
+        assert await store.behind(claim) == ()
 
     async def test_a_command_is_no_turn_and_is_not_absorbed(self, store: Store) -> None:
         await say(store, "hello")

@@ -30,7 +30,7 @@ from parley.storage.contract import (
     Withdrawn,
 )
 from tests.builders import PLATFORM, a_draft, a_message, event_name
-from tests.storage.conformance.base import a_program_message, asked, spoken
+from tests.storage.conformance.base import a_program_message, a_work, asked, spoken
 
 T = TypeVar("T")
 
@@ -248,8 +248,6 @@ class LaneMachine(RuleBasedStateMachine):
         assert self.do(self.store.recover(f"owner-{self.owner}")) == len(self.held)
         self.stale += self.held.values()
         self.held.clear()
-        for model in self.lanes.values():
-            model.works = []
 
     @rule(namespace=st.sampled_from(["main", "coder", "a"]))
     def another_owner_starts_in_a_namespace(self, namespace: str) -> None:
@@ -266,20 +264,18 @@ class LaneMachine(RuleBasedStateMachine):
         if not model.exists:
             return
         if model.works:
-            assert self.do(self.store.end_work(model.works.pop(0)))
+            for ends in (True, False):
+                assert self.do(self.store.end_work(model.works[0], "done")) is ends
+            model.works.pop(0)
             return
         self.said += 1
         record = self.do(self.store.session_of(self._name(lane)))
         assert record is not None
         model.works.append(f"work-{self.said}")
-        self.do(
-            self.store.begin_work(
-                model.works[-1],
-                lane=record.lane,
-                session=record.id,
-                owner=f"owner-{self.owner}",
-            )
-        )
+        for begins in (True, False):
+            assert self.do(self.store.begin_work(a_work(model.works[-1], record))) is begins
+        running = self.do(self.store.works(lane=record.lane))
+        assert [work.id for work in running if work.session == record.id] == model.works
 
     @rule(lane=LANES, effect=st.sampled_from([Nothing(), NewSession(), StopTurn(True)]))
     def command(self, lane: str, effect: Nothing | NewSession | StopTurn) -> None:

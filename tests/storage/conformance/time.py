@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from dataclasses import replace
 from datetime import datetime
 from zoneinfo import ZoneInfo
 
@@ -11,7 +12,7 @@ import pytest
 
 from parley.storage.contract import Job, Store, StoreError, TurnEnd
 from tests.builders import PLATFORM, a_message
-from tests.storage.conformance.base import OWNER, claim_one
+from tests.storage.conformance.base import OWNER, OpenStore, claim_one
 
 
 def _job(name: str = "job", *, at: float | None = None, cron: str | None = None) -> Job:
@@ -66,6 +67,42 @@ class TimePromises:
         assert await store.tick() is None
         assert (await store.health()).queued == 0
 
+    async def test_the_plans_of_a_lane_are_listed_the_next_one_first(
+        self, open_store: OpenStore
+    ) -> None:
+        store = await open_store()
+        now = time.time()
+        once, often = _job("once", at=now + 7000), replace(_job("often"), every=3600.0)
+        daily = replace(_job("daily", cron="0 9 * * *"), timezone="Europe/Berlin")
+        for job in (once, often, daily, replace(once, id="other", lane="c2")):
+            await store.schedule(job)
+        await store.close()
+        again = await open_store()
+        listed = await again.jobs("c1")
+        assert {record.job.id: record.job for record in listed} == {
+            "once": once,
+            "often": often,
+            "daily": daily,
+        }
+        times = [record.next_at for record in listed]
+        assert times == sorted(times)
+        assert now + 3600 <= listed[[r.job.id for r in listed].index("often")].next_at
+        assert [record.job.id for record in await again.jobs("c2")] == ["other"]
+
+    async def test_a_plan_is_taken_back_only_from_its_own_lane(self, store: Store) -> None:
+        await store.schedule(_job(at=time.time() + 60))
+        assert not await store.unschedule("job", lane="c2")
+        assert len(await store.jobs("c1")) == 1
+        assert await store.unschedule("job", lane="c1")
+        assert await store.jobs("c1") == []
+
+    async def test_plans_follow_their_lane_to_another_namespace(self, store: Store) -> None:
+        job = replace(_job("j"), lane="agent:main:test:dm:1", every=60.0)
+        await store.schedule(job)
+        await store.adopt("coder")
+        [record] = await store.jobs("agent:coder:test:dm:1")
+        assert record.job == replace(job, lane="agent:coder:test:dm:1")
+
     async def test_a_job_that_is_due_for_a_busy_lane_waits_for_it(self, store: Store) -> None:
         await store.submit("c1", "first", a_message("first"))
         claim = await claim_one(store)
@@ -93,8 +130,16 @@ class TimePromises:
             _job(cron="0 0 30 2 *"),
             Job("j", "c1", a_message("hi"), cron="* * * * *", timezone="Nowhere/Land"),
             Job("j", "c1", a_message("hi"), cron="* * * * *", timezone=""),
+            Job("j", "c1", a_message("hi"), every=0.0),
+            Job("j", "c1", a_message("hi"), every=-5.0),
+            Job("j", "c1", a_message("hi"), every=float("nan")),
+            Job("j", "c1", a_message("hi"), every=float("inf")),
+            Job("j", "c1", a_message("hi"), at=float("nan")),
         ],
-        ids=["no time", "no cron", "never due", "no zone", "blank zone"],
+        ids=[
+            *("no time", "no cron", "never due", "no zone", "blank zone", "no pause"),
+            *("back in time", "no number", "never", "no time at all"),
+        ],
     )
     async def test_a_job_that_can_never_be_due_is_refused(self, store: Store, job: Job) -> None:
         with pytest.raises(StoreError):

@@ -11,7 +11,9 @@ from parley.storage.sqlite.queries import SQL
 
 __all__ = ["adopt"]
 
-_FOLLOWERS = ("sessions", "turns", "inbox", "outbox", "jobs", "requests")
+_FOLLOWERS = (
+    *("sessions", "turns", "inbox", "outbox", "jobs", "requests", "questions", "speakers"),
+)
 # May be for lanes that nobody has spoken in yet.
 _AHEAD = ("jobs_elsewhere", "requests_elsewhere")
 
@@ -41,6 +43,10 @@ def _move(db: sqlite3.Connection, row: sqlite3.Row, new: str) -> str | None:
     if there is None:
         db.execute(SQL["lane_rename"], {"lane": row["key"], "new": new})
         return None
+    for lane in (there, row):
+        generation = max(there["generation"], row["generation"])
+        merged = {"lane": lane["key"], "before": lane["generation"], "generation": generation}
+        db.execute(SQL["works_merge"], merged)
     sessions = (there["session"], row["session"])
     db.execute(
         SQL["lane_merge"],

@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 import json
+import logging
+import math
 import sqlite3
+from contextlib import suppress
 from datetime import UTC, datetime
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from parley.protocol import InboundMessage
 from parley.storage.contract import Job, RateLimit, StoreError
+from parley.storage.hands import JobRecord
 from parley.storage.sqlite import lanes, rows
 from parley.storage.sqlite.queries import SQL
 
-__all__ = ["allow", "next_run", "schedule", "tick"]
+__all__ = ["allow", "next_run", "planned", "schedule", "tick", "unschedule"]
+
+_log = logging.getLogger("parley.storage")
+
+_SHORTEST = 1.0
+_LONGEST = 10 * 366 * 86400.0
+_TRIED_AGAIN = 86400.0
+_BROKEN = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, StoreError)
 
 
 def next_run(cron: str, timezone: str, after: float) -> float:
@@ -29,9 +40,6 @@ def next_run(cron: str, timezone: str, after: float) -> float:
 
 
 def schedule(db: sqlite3.Connection, job: Job, *, now: float) -> None:
-    if job.cron is None and job.at is None:
-        raise StoreError("A job needs a time: `at` or `cron`.")
-    first = next_run(job.cron, job.timezone, now) if job.cron is not None else job.at
     db.execute(
         SQL["job_put"],
         {
@@ -39,23 +47,67 @@ def schedule(db: sqlite3.Connection, job: Job, *, now: float) -> None:
             "lane": job.lane,
             "payload": rows.dump(job.message.to_dict()),
             "cron": job.cron,
+            "every": job.every,
             "timezone": job.timezone,
-            "next_at": first,
+            "next_at": _first(job, now),
         },
+    )
+
+
+def _first(job: Job, now: float) -> float:
+    if job.cron is not None:
+        return next_run(job.cron, job.timezone, now)
+    if job.every is not None and not _SHORTEST <= job.every <= _LONGEST:
+        raise StoreError("A job can come every second at the most often, and every ten years.")
+    first = now + job.every if job.at is None and job.every is not None else job.at
+    if first is None or not math.isfinite(first):
+        raise StoreError("A job needs a time: `at`, `every` or `cron`.")
+    return first
+
+
+def unschedule(db: sqlite3.Connection, job: str, *, lane: str | None) -> bool:
+    name = "job_delete" if lane is None else "job_delete_of_lane"
+    return db.execute(SQL[name], {"id": job, "lane": lane}).rowcount > 0
+
+
+def planned(db: sqlite3.Connection, lane: str) -> list[JobRecord]:
+    """What is planned for a lane; a row that cannot be read is left out."""
+    found = []
+    for row in db.execute(SQL["jobs_of_lane"], {"lane": lane}):
+        with suppress(*_BROKEN):
+            found.append(JobRecord(_job(row), row["next_at"]))
+    return found
+
+
+def _job(row: sqlite3.Row) -> Job:
+    once = row["cron"] is None and row["every"] is None
+    return Job(
+        id=row["id"],
+        lane=row["lane"],
+        message=InboundMessage.from_dict(json.loads(row["payload"])),
+        at=row["next_at"] if once else None,
+        cron=row["cron"],
+        every=row["every"],
+        timezone=row["timezone"],
     )
 
 
 def tick(db: sqlite3.Connection, *, now: float) -> float | None:
     """Submit due jobs, ready lanes whose planned message is due; when to look again."""
     for row in db.execute(SQL["jobs_due"], {"now": now}).fetchall():
-        message = InboundMessage.from_dict(json.loads(row["payload"]))
-        dedupe = f"job:{row['id']}:{row['next_at']:.3f}"
-        lanes.submit(db, row["lane"], dedupe, message, kind="message", not_before=None, now=now)
-        if row["cron"] is None:
-            db.execute(SQL["job_delete"], {"id": row["id"]})
+        try:
+            job = _job(row)
+            following = _following(job, row["next_at"], now)
+        except _BROKEN as error:
+            _log.warning("job_broken", extra={"job": row["id"], "cause": repr(error)})
+            db.execute(SQL["job_move"], {"id": row["id"], "next_at": now + _TRIED_AGAIN})
+            continue
+        dedupe = f"job:{job.id}:{row['next_at']:.3f}"
+        lanes.submit(db, job.lane, dedupe, job.message, kind="message", not_before=None, now=now)
+        if following is None:
+            db.execute(SQL["job_delete"], {"id": job.id})
         else:
-            following = next_run(row["cron"], row["timezone"], now)
-            db.execute(SQL["job_move"], {"id": row["id"], "next_at": following})
+            db.execute(SQL["job_move"], {"id": job.id, "next_at": following})
     for row in db.execute(SQL["inbox_lanes_due"], {"now": now}).fetchall():
         db.execute(SQL["lane_ready"], {"lane": row["lane"]})
     times = (
@@ -63,6 +115,15 @@ def tick(db: sqlite3.Connection, *, now: float) -> float | None:
         db.execute(SQL["inbox_next_planned"], {"now": now}).fetchone()[0],
     )
     return min((at for at in times if at is not None), default=None)
+
+
+def _following(job: Job, due: float, now: float) -> float | None:
+    """The next time after now: what was missed while nobody ran comes once."""
+    if job.cron is not None:
+        return next_run(job.cron, job.timezone, now)
+    if job.every is None:
+        return None
+    return due + job.every * (math.floor((now - due) / job.every) + 1)
 
 
 def allow(

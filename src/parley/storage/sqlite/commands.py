@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable
+from dataclasses import replace
 
 from parley.storage.contract import (
     Delivery,
@@ -19,10 +20,11 @@ from parley.storage.contract import (
     SessionRecord,
     SetModel,
     SetTitle,
+    Settle,
     StopTurn,
     UndoTurn,
 )
-from parley.storage.sqlite import lanes, outbox, rows
+from parley.storage.sqlite import lanes, outbox, questions, rows
 from parley.storage.sqlite.queries import SQL
 
 __all__ = ["answer"]
@@ -84,6 +86,9 @@ def _apply(
             chosen = {"provider": provider, "model": model}
             db.execute(SQL["session_model"], chosen | {"session": _current(db, lane).id, "at": now})
             return Outcome(session=_current(db, lane))
+        case Settle(question=id, state=state, by=by, scope=scope):
+            settled = questions.settle(db, id, state, by=by, scope=scope, now=now)
+            return Outcome(refused=not settled, session=_current(db, lane))
 
 
 def _undo(
@@ -109,7 +114,9 @@ def _retry(
     outcome, messages = _undo(db, lane, said=said, now=now)
     for taken in messages:
         dedupe = f"retry:{inbox_id}:{taken.id}"
-        lanes.submit(db, lane, dedupe, taken.message, kind="message", not_before=None, now=now)
+        # What a person asks for again is of this session, whatever it was a report of.
+        message = replace(taken.message, report=None)
+        lanes.submit(db, lane, dedupe, message, kind="message", not_before=None, now=now)
     return outcome
 
 

@@ -6,10 +6,11 @@ import json
 import sqlite3
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import takewhile
 from typing import Any
 
-from parley.protocol import ChatMessage, InboundMessage, Usage
+from parley.protocol import ChatMessage, InboundMessage, Usage, person_of
 from parley.storage.contract import (
     Claim,
     Committed,
@@ -23,13 +24,14 @@ from parley.storage.contract import (
     Stopped,
     TurnEnd,
 )
-from parley.storage.sqlite import outbox, rows
+from parley.storage.sqlite import entries, outbox, posts, rows, spending
 from parley.storage.sqlite.queries import SQL
 
 __all__ = [
     "absorb",
     "begin_anew",
     "begin_session",
+    "behind",
     "check",
     "claim",
     "commit",
@@ -124,14 +126,21 @@ def ensure_lane(db: sqlite3.Connection, lane: str, platform: str, now: float) ->
 
 
 def claim(
-    db: sqlite3.Connection, owner: str, limit: int, platforms: Sequence[str], *, now: float
+    db: sqlite3.Connection,
+    owner: str,
+    limit: int,
+    platforms: Sequence[str],
+    *,
+    told: set[str],
+    now: float,
 ) -> list[Claim]:
+    """`told` is given the platforms that a notice was left for."""
     ready = db.execute(
         SQL["lanes_ready"], {"platforms": json.dumps(list(platforms)), "limit": limit}
     ).fetchall()
     claims = []
     for row in ready:
-        taken = _take(db, row, owner, now)
+        taken = _take(db, row, owner, told=told, now=now)
         if taken is None:
             db.execute(SQL["lane_idle"], {"lane": row["key"]})
         else:
@@ -139,7 +148,9 @@ def claim(
     return claims
 
 
-def _take(db: sqlite3.Connection, row: sqlite3.Row, owner: str, now: float) -> Claim | None:
+def _take(
+    db: sqlite3.Connection, row: sqlite3.Row, owner: str, *, told: set[str], now: float
+) -> Claim | None:
     lane: str = row["key"]
     running = db.execute(SQL["turn_running"], {"lane": lane}).fetchone()
     if running is not None:
@@ -149,20 +160,21 @@ def _take(db: sqlite3.Connection, row: sqlite3.Row, owner: str, now: float) -> C
         taken = db.execute(SQL["inbox_of_turn"], {"turn": turn}).fetchall()
         messages = tuple(rows.inbox_message(found) for found in taken)
     else:
-        found = db.execute(SQL["inbox_next"], {"lane": lane, "now": now}).fetchone()
-        if found is None:
+        message = _next_message(db, row, told=told, now=now)
+        if message is None:
             return None
-        message = rows.inbox_message(found)
         source, session, attempt = message.message.source, row["session"], 1
         begin = {
             "lane": lane,
             "session": session,
             "generation": row["generation"],
             "source": rows.dump(source.to_dict()),
+            "person": _person(message.message),
             "at": now,
         }
         _take_earlier(db, message, begin)
         turn = db.execute(SQL["turn_add"], begin).lastrowid or 0
+        db.execute(SQL["speaker_add"], begin)
         db.execute(SQL["session_begin"], {"session": session, "at": now})
         _take_message(db, message, session=session, turn=turn, now=now)
         messages = (message,)
@@ -181,6 +193,31 @@ def _take(db: sqlite3.Connection, row: sqlite3.Row, owner: str, now: float) -> C
     )
 
 
+def _next_message(
+    db: sqlite3.Connection, row: sqlite3.Row, *, told: set[str], now: float
+) -> InboxMessage | None:
+    """The oldest message a turn may begin with; reports that came too late are only told."""
+    lane, session, generation = row["key"], row["session"], row["generation"]
+    while True:
+        found = db.execute(SQL["inbox_next"], {"lane": lane, "now": now}).fetchone()
+        if found is None:
+            return None
+        message = rows.inbox_message(found)
+        report = message.message.report
+        if report is None or not posts.is_gone(report, session=session, generation=generation):
+            return message
+        posts.tell(db, lane, message, session=session, now=now)
+        told.add(message.message.source.platform)
+
+
+def _person(message: InboundMessage) -> str:
+    """Who is heard: for a delegated task, whoever delegated it."""
+    request = message.request
+    if request is not None and request.behalf is not None:
+        return request.behalf.user
+    return person_of(message.source)
+
+
 def _take_message(
     db: sqlite3.Connection, taken: InboxMessage, *, session: str, turn: int, now: float
 ) -> None:
@@ -191,7 +228,7 @@ def _take_message(
         if message.request is None
         else message.request.asked
     )
-    _add_entries(db, said, session=session, turn=turn, now=now)
+    entries.add(db, said, session=session, turn=turn, now=now)
 
 
 def _take_earlier(db: sqlite3.Connection, taken: InboxMessage, begin: dict[str, Any]) -> None:
@@ -205,14 +242,13 @@ def _take_earlier(db: sqlite3.Connection, taken: InboxMessage, begin: dict[str, 
     if not db.execute(SQL["session_is_empty"], {"session": session}).fetchone()[0]:
         return
     turn = db.execute(SQL["turn_add"], begin).lastrowid or 0
-    _add_entries(db, request.earlier, session=session, turn=turn, now=now)
+    entries.add(db, request.earlier, session=session, turn=turn, now=now)
     db.execute(SQL["turn_end"], {"turn": turn, "state": "done", "at": now})
 
 
-def recover(db: sqlite3.Connection, owner: str) -> int:
-    lanes = db.execute(SQL["lanes_recover"], {"owner": owner}).rowcount
-    db.execute(SQL["works_recover"], {"owner": owner})
-    return lanes
+def recover(db: sqlite3.Connection, owner: str, *, now: float) -> int:
+    spending.take_back(db, owner, now=now)
+    return db.execute(SQL["lanes_recover"], {"owner": owner}).rowcount
 
 
 def check(db: sqlite3.Connection, held: Claim) -> None:
@@ -233,25 +269,47 @@ def peek(db: sqlite3.Connection, held: Claim, *, now: float) -> int:
     return len(db.execute(SQL["inbox_waiting"], {"lane": held.lane, "now": now}).fetchall())
 
 
-def absorb(db: sqlite3.Connection, held: Claim, *, now: float) -> tuple[InboxMessage, ...]:
+def behind(db: sqlite3.Connection, held: Claim, *, now: float) -> tuple[InboxMessage, ...]:
+    return tuple(taken for taken in _behind(db, held, now=now) if not _is_late(taken, held))
+
+
+def absorb(
+    db: sqlite3.Connection, held: Claim, *, told: set[str], now: float
+) -> tuple[InboxMessage, ...]:
     check(db, held)
+    absorbed = []
+    for taken in _behind(db, held, now=now):
+        if _is_late(taken, held):
+            posts.tell(db, held.lane, taken, session=held.session, now=now)
+            told.add(taken.message.source.platform)
+            continue
+        _take_message(db, taken, session=held.session, turn=held.turn, now=now)
+        absorbed.append(taken)
+    return tuple(absorbed)
+
+
+def _behind(db: sqlite3.Connection, held: Claim, *, now: float) -> list[InboxMessage]:
+    """Up to what waits for a turn of its own: the request of a program, and what came in by
+    another account, since the turn's reply goes to one.
+    """
     if any(taken.message.request is not None for taken in held.messages):
-        return ()
-    waiting = db.execute(SQL["inbox_waiting"], {"lane": held.lane, "now": now})
-    # Its reply goes to one account: what came in by another waits for a turn of its own, and so
-    # does the request of a program.
-    messages = tuple(
-        takewhile(
-            lambda taken: (
-                taken.message.request is None
-                and taken.message.source.account == held.source.account
-            ),
-            (rows.inbox_message(row) for row in waiting.fetchall()),
-        )
+        return []
+    found = db.execute(SQL["inbox_waiting"], {"lane": held.lane, "now": now}).fetchall()
+    return list(takewhile(partial(_joins, held), map(rows.inbox_message, found)))
+
+
+def _joins(held: Claim, taken: InboxMessage) -> bool:
+    message = taken.message
+    if _is_late(taken, held):
+        return True
+    return message.request is None and message.source.account == held.source.account
+
+
+def _is_late(taken: InboxMessage, held: Claim) -> bool:
+    report = taken.message.report
+    return report is not None and posts.is_gone(
+        report, session=held.session, generation=held.generation
     )
-    for message in messages:
-        _take_message(db, message, session=held.session, turn=held.turn, now=now)
-    return messages
 
 
 def step(
@@ -263,14 +321,18 @@ def step(
     now: float,
 ) -> None:
     check(db, held)
-    _add_entries(db, messages, session=held.session, turn=held.turn, now=now)
-    _count(db, held, usage, now=now)
+    entries.add(db, messages, session=held.session, turn=held.turn, now=now)
+    if usage is not None:
+        spending.count(db, held, usage, now=now)
 
 
 def commit(db: sqlite3.Connection, held: Claim, end: TurnEnd, *, now: float) -> Committed:
     step(db, held, end.messages, end.usage, now=now)
+    if end.usage is None:
+        spending.let_go(db, held.turn)
     place = outbox.Place(held.lane, held.session, held.turn)
     handed = outbox.add(db, end.outbox, place, owner=held.owner, now=now)
+    db.execute(SQL["questions_gone"], {"turn": held.turn})
     db.execute(SQL["inbox_finish_turn"], {"turn": held.turn})
     db.execute(SQL["turn_end"], {"turn": held.turn, "state": end.state, "at": now})
     db.execute(SQL["session_touch"], {"session": held.session, "at": now})
@@ -279,6 +341,7 @@ def commit(db: sqlite3.Connection, held: Claim, end: TurnEnd, *, now: float) -> 
 
 def release(db: sqlite3.Connection, held: Claim, *, now: float) -> None:
     check(db, held)
+    spending.write_off(db, held.turn, now=now)
     db.execute(SQL["lane_idle"], {"lane": held.lane})
     db.execute(SQL["lane_ready"], {"lane": held.lane})
 
@@ -356,37 +419,9 @@ def _cut(db: sqlite3.Connection, turn: sqlite3.Row, *, said: Said | None, now: f
     number, session = turn["id"], turn["session"]
     if said is not None and said.text and said.turn == number:
         cut = ChatMessage("assistant", said.text, note="interrupted")
-        _add_entries(db, [cut], session=session, turn=number, now=now)
+        entries.add(db, [cut], session=session, turn=number, now=now)
+    spending.write_off(db, number, now=now)
+    db.execute(SQL["questions_gone"], {"turn": number})
     db.execute(SQL["inbox_finish_turn"], {"turn": number})
     db.execute(SQL["turn_end"], {"turn": number, "state": "stopped", "at": now})
     db.execute(SQL["session_touch"], {"session": session, "at": now})
-
-
-def _add_entries(
-    db: sqlite3.Connection,
-    messages: Sequence[ChatMessage],
-    *,
-    session: str,
-    turn: int,
-    now: float,
-) -> None:
-    for message in messages:
-        body = rows.dump(message.to_dict())
-        db.execute(SQL["entry_add"], {"session": session, "turn": turn, "body": body, "at": now})
-
-
-def _count(db: sqlite3.Connection, held: Claim, usage: Usage | None, *, now: float) -> None:
-    if usage is None:
-        return
-    counted = {
-        "session": held.session,
-        "turn": held.turn,
-        "provider": usage.provider,
-        "model": usage.model,
-        "input": usage.input_tokens,
-        "output": usage.output_tokens,
-        "cached": usage.cached_tokens,
-        "at": now,
-    }
-    db.execute(SQL["usage_add"], counted)
-    db.execute(SQL["session_count"], counted)

@@ -16,6 +16,9 @@ _STEPS = (
     ("turn", "quiet_turns"),
     ("lane", "quiet_lanes"),
     ("work", "quiet_works"),
+    ("job", "quiet_jobs"),
+    ("question", "quiet_questions"),
+    ("reservation", "quiet_reservations"),
     ("request", "quiet_given"),
     ("request", "quiet_requests"),
 )

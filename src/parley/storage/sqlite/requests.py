@@ -190,6 +190,7 @@ def _cost_of(db: sqlite3.Connection, turn: sqlite3.Row) -> Usage | None:
         input_tokens=sum(row["input_tokens"] for row in calls),
         output_tokens=sum(row["output_tokens"] for row in calls),
         cached_tokens=sum(row["cached_tokens"] for row in calls),
+        micros=sum(row["micros"] for row in calls),
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 
 from parley.storage.contract import Entry, Recall, SessionRecord
-from parley.storage.sqlite import lanes, rows
+from parley.storage.sqlite import lanes, rows, search
 from parley.storage.sqlite.queries import SQL
 
 __all__ = ["by_prefix", "current", "delete", "listing", "recall", "transcript"]
@@ -19,6 +19,12 @@ _FORGOTTEN = (
     "aside",
     "outbox",
     "usage",
+    "charged",
+    "spend",
+    "works",
+    "questions",
+    "permits",
+    "notes",
     "entries",
     "turns",
     "session",
@@ -67,10 +73,12 @@ def delete(db: sqlite3.Connection, session: str, *, now: float, requests: bool =
     found = db.execute(SQL["session_get"], values).fetchone()
     if found is None:
         return False
+    search.forget(db, session)
     for name in _FORGOTTEN:
         if "request" in name and not requests:
             continue
         db.execute(SQL[f"forget_{name}"], values)
+    db.execute(SQL["search_retreat"])
     if found["current"]:
         lanes.begin_session(db, found["lane"], title=None, now=now)
     return True

@@ -19,7 +19,6 @@ from parley.storage.contract import (
     Entry,
     InboxKind,
     InboxMessage,
-    Job,
     Outcome,
     RateLimit,
     Recall,
@@ -34,20 +33,20 @@ from parley.storage.contract import (
     TurnEnd,
     TurnResult,
     Withdrawn,
-    Work,
 )
 from parley.storage.sqlite import (
     adoption,
-    background,
     clock,
     commands,
     lanes,
     outbox,
     requests,
     rows,
+    search,
     sessions,
 )
 from parley.storage.sqlite.engine import Engine
+from parley.storage.sqlite.hands import SqliteHands
 from parley.storage.sqlite.migrate import open_migrated
 from parley.storage.sqlite.queries import SQL
 
@@ -56,13 +55,15 @@ __all__ = ["SqliteStore"]
 _PATIENCE = 1.0
 
 
-class SqliteStore:
+class SqliteStore(SqliteHands):
     """One profile's rows in one file. Make it with `open`."""
 
     def __init__(self, engine: Engine, *, rate_limit: RateLimit | None = None) -> None:
         self._engine = engine
         self._rate_limit = rate_limit
         self._trying: asyncio.Future[Cursor] | None = None
+        self.on_notice: Callable[[str], None] | None = None
+        """Told of a platform when a claim left a notice in its outbox."""
 
     @classmethod
     def open(cls, file: Path, *, rate_limit: RateLimit | None = None) -> SqliteStore:
@@ -115,12 +116,15 @@ class SqliteStore:
     # ── lanes ──
 
     async def claim(self, owner: str, limit: int, platforms: Sequence[str]) -> list[Claim]:
-        return await self._engine.write(
-            lambda db: lanes.claim(db, owner, limit, platforms, now=time.time())
+        told: set[str] = set()
+        claims = await self._engine.write(
+            lambda db: lanes.claim(db, owner, limit, platforms, told=told, now=time.time())
         )
+        self._tell(told)
+        return claims
 
     async def recover(self, owner: str) -> int:
-        return await self._engine.write(lambda db: lanes.recover(db, owner))
+        return await self._engine.write(lambda db: lanes.recover(db, owner, now=time.time()))
 
     async def check(self, claim: Claim) -> None:
         await self._engine.read(lambda db: lanes.check(db, claim))
@@ -128,8 +132,16 @@ class SqliteStore:
     async def peek(self, claim: Claim) -> int:
         return await self._engine.read(lambda db: lanes.peek(db, claim, now=time.time()))
 
+    async def behind(self, claim: Claim) -> tuple[InboxMessage, ...]:
+        return await self._engine.read(lambda db: lanes.behind(db, claim, now=time.time()))
+
     async def absorb(self, claim: Claim) -> tuple[InboxMessage, ...]:
-        return await self._engine.write(lambda db: lanes.absorb(db, claim, now=time.time()))
+        told: set[str] = set()
+        absorbed = await self._engine.write(
+            lambda db: lanes.absorb(db, claim, told=told, now=time.time())
+        )
+        self._tell(told)
+        return absorbed
 
     async def step(
         self, claim: Claim, messages: Sequence[ChatMessage], usage: Usage | None = None
@@ -207,24 +219,14 @@ class SqliteStore:
         return await self._engine.read(lambda db: sessions.by_prefix(db, prefix, lane=lane))
 
     async def delete_session(self, session: str, *, requests: bool = True) -> bool:
-        return await self._engine.write(
-            lambda db: sessions.delete(db, session, requests=requests, now=time.time())
-        )
+        def operation(db: Connection) -> tuple[bool, bool]:
+            held = search.holds(db, session)
+            return sessions.delete(db, session, requests=requests, now=time.time()), held
 
-    # ── background work ──
-
-    async def begin_work(self, work: str, *, lane: str, session: str, owner: str) -> None:
-        await self._engine.write(
-            lambda db: background.begin(
-                db, work, lane=lane, session=session, owner=owner, now=time.time()
-            )
-        )
-
-    async def end_work(self, work: str) -> bool:
-        return await self._engine.write(lambda db: background.end(db, work, now=time.time()))
-
-    async def works(self, session: str) -> list[Work]:
-        return await self._engine.read(lambda db: background.listing(db, session))
+        deleted, held = await self._engine.write(operation)
+        if deleted and held:
+            await self._purge_words()
+        return deleted
 
     # ── requests of programs ──
 
@@ -321,12 +323,6 @@ class SqliteStore:
 
     # ── time ──
 
-    async def schedule(self, job: Job) -> None:
-        await self._engine.write(lambda db: clock.schedule(db, job, now=time.time()))
-
-    async def unschedule(self, job_id: str) -> bool:
-        return await self._run("job_delete", id=job_id) > 0
-
     async def tick(self) -> float | None:
         return await self._engine.write(lambda db: clock.tick(db, now=time.time()))
 
@@ -365,6 +361,11 @@ class SqliteStore:
 
     async def close(self) -> None:
         await self._engine.close()
+
+    def _tell(self, platforms: set[str]) -> None:
+        if self.on_notice is not None:
+            for platform in platforms:
+                self.on_notice(platform)
 
     async def _run(self, query: str, **values: object) -> int:
         """One named statement; how many rows it changed."""

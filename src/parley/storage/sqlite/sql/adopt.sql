@@ -56,3 +56,13 @@ WHERE lane > 'agent:' AND lane < 'agent;' AND lane <> renamed(lane, :namespace);
 -- Requests follow their lane.
 UPDATE request SET lane = renamed(lane, :namespace)
 WHERE lane > 'agent:' AND lane < 'agent;' AND lane <> renamed(lane, :namespace);
+
+-- name: adopt_questions
+-- Questions follow their lane.
+UPDATE question SET lane = renamed(lane, :namespace)
+WHERE lane > 'agent:' AND lane < 'agent;' AND lane <> renamed(lane, :namespace);
+
+-- name: adopt_speakers
+-- Whoever spoke in a lane spoke in it.
+UPDATE OR REPLACE speaker SET lane = renamed(lane, :namespace)
+WHERE lane > 'agent:' AND lane < 'agent;' AND lane <> renamed(lane, :namespace);

@@ -50,7 +50,7 @@ UPDATE lane SET generation = generation + 1 WHERE key = :lane;
 SELECT 1 FROM lane l JOIN session s ON s.id = l.session
 WHERE l.key = :lane AND l.state = 'idle' AND s.turns > 0 AND s.updated_at < :before
     AND NOT EXISTS (SELECT 1 FROM inbox WHERE lane = :lane AND state = 'queued')
-    AND NOT EXISTS (SELECT 1 FROM work WHERE session = l.session)
+    AND NOT EXISTS (SELECT 1 FROM work WHERE session = l.session AND state = 'running')
     AND NOT EXISTS (SELECT 1 FROM inbox WHERE dedupe = :dedupe);
 
 -- name: lane_use_session
@@ -94,10 +94,15 @@ SELECT id, payload, request FROM inbox WHERE turn = :turn ORDER BY id;
 UPDATE inbox SET state = 'done', request = NULL WHERE turn = :turn AND state = 'taken';
 
 -- name: inbox_drop
--- A person asked for the waiting messages to be dropped.
+-- A person asked for the waiting messages to be dropped. What ended in the background is told.
 UPDATE inbox SET state = 'dropped', request = NULL,
     session = (SELECT session FROM lane WHERE key = :lane)
-WHERE lane = :lane AND state = 'queued' AND kind = 'message';
+WHERE lane = :lane AND state = 'queued' AND kind = 'message'
+    AND json_extract(payload, '$.report') IS NULL;
+
+-- name: inbox_tell
+-- A report of background work came too late: its notice is shown instead.
+UPDATE inbox SET state = 'done', payload = '{}' WHERE id = :id RETURNING dedupe;
 
 -- name: inbox_commands
 -- Commands that were accepted and not yet answered.
@@ -123,8 +128,17 @@ WHERE state = 'queued' AND not_before IS NOT NULL AND not_before > :now;
 
 -- name: turn_add
 -- A turn begins.
-INSERT INTO turn (lane, session, generation, attempt, state, source, started_at)
-VALUES (:lane, :session, :generation, 1, 'running', :source, :at);
+INSERT INTO turn (lane, session, generation, attempt, state, source, person, started_at)
+VALUES (:lane, :session, :generation, 1, 'running', :source, :person, :at);
+
+-- name: speaker_add
+-- Someone speaks in a lane, perhaps for the first time.
+INSERT INTO speaker (person, lane) VALUES (:person, :lane) ON CONFLICT DO NOTHING;
+
+-- name: turn_add_posted
+-- Something was said that no turn answered with; no attempt was made at it.
+INSERT INTO turn (lane, session, generation, attempt, state, source, person, started_at, ended_at)
+VALUES (:lane, :session, :generation, 0, 'done', :source, :person, :at, :at);
 
 -- name: turn_running
 -- The turn a lane was in, if it did not end.
@@ -140,8 +154,9 @@ UPDATE turn SET attempt = attempt + 1 WHERE id = :turn;
 UPDATE turn SET state = :state, ended_at = :at WHERE id = :turn AND state = 'running';
 
 -- name: turn_last
--- The newest turn of a session that was not undone.
-SELECT id FROM turn WHERE session = :session AND state IN ('done', 'failed', 'stopped')
+-- The newest turn of a session that was run and not undone.
+SELECT id FROM turn
+WHERE session = :session AND state IN ('done', 'failed', 'stopped') AND attempt > 0
 ORDER BY id DESC LIMIT 1;
 
 -- name: turn_undo

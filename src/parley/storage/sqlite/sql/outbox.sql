@@ -6,6 +6,10 @@ VALUES (:lane, :platform, :account, :session, :turn, :dedupe, :source, :text, :k
     :state, :owner, :attempts, :at, :at)
 ON CONFLICT (dedupe) DO NOTHING;
 
+-- name: outbox_id_of
+-- The reply that was stored under this name.
+SELECT id FROM outbox WHERE dedupe = :dedupe;
+
 -- name: outbox_open
 -- Whether earlier replies of the lane are still on their way to this account.
 SELECT 1 FROM outbox

@@ -18,6 +18,18 @@ UPDATE lane SET state = 'idle', owner = NULL WHERE state <> 'idle';
 -- What runs in the background reports to the original.
 DELETE FROM work;
 
+-- name: quiet_jobs
+-- The original does what is planned.
+DELETE FROM job;
+
+-- name: quiet_questions
+-- Whoever is asked answers the original.
+UPDATE question SET state = 'gone' WHERE state = 'waiting';
+
+-- name: quiet_reservations
+-- The original pays.
+DELETE FROM reservation;
+
 -- name: quiet_given
 -- The histories that programs gave with what the original answers.
 UPDATE inbox SET request = NULL WHERE request IS NOT NULL;

@@ -90,7 +90,7 @@ SELECT turn, body FROM entry WHERE session = :session ORDER BY id DESC;
 
 -- name: usage_backwards
 -- What the calls in a session cost, the newest first.
-SELECT turn, provider, model, input_tokens, output_tokens, cached_tokens FROM usage
+SELECT turn, provider, model, input_tokens, output_tokens, cached_tokens, micros FROM usage
 WHERE session = :session ORDER BY id DESC;
 
 -- name: session_is_empty

@@ -72,7 +72,7 @@ WHERE e.session = :session AND e.id > :since AND t.state <> 'undone' ORDER BY e.
 -- name: session_running
 -- Whether a turn of this session is under way, or work in the background.
 SELECT 1 FROM turn WHERE session = :session AND state = 'running'
-UNION ALL SELECT 1 FROM work WHERE session = :session;
+UNION ALL SELECT 1 FROM work WHERE session = :session AND state = 'running';
 
 -- name: entry_add
 -- One more line of a transcript.
@@ -90,11 +90,6 @@ ORDER BY e.id;
 SELECT e.id, e.turn, e.body, e.at FROM entry e JOIN turn t ON t.id = e.turn
 WHERE e.session = :session AND t.state <> 'undone' ORDER BY e.id;
 
--- name: usage_add
--- What one model call cost.
-INSERT INTO usage (session, turn, provider, model, input_tokens, output_tokens, cached_tokens, at)
-VALUES (:session, :turn, :provider, :model, :input, :output, :cached, :at);
-
 -- name: forget_inbox
 -- The words of a deleted session's messages.
 UPDATE inbox SET payload = '{}', request = NULL WHERE turn IN (SELECT id FROM turn WHERE session = :session);
@@ -106,10 +101,6 @@ UPDATE inbox SET payload = '{}', request = NULL, session = NULL WHERE session = 
 -- name: forget_outbox
 -- The words of a deleted session's replies.
 DELETE FROM outbox WHERE session = :session;
-
--- name: forget_usage
--- A deleted session's place in the ledger; what it cost stays counted.
-UPDATE usage SET session = '' WHERE session = :session;
 
 -- name: forget_entries
 -- A deleted session's transcript.

@@ -1,17 +1,28 @@
 -- name: job_put
 -- Plan a job, in place of an earlier one of that name.
-INSERT INTO job (id, lane, payload, cron, timezone, next_at)
-VALUES (:id, :lane, :payload, :cron, :timezone, :next_at)
+INSERT INTO job (id, lane, payload, cron, every, timezone, next_at)
+VALUES (:id, :lane, :payload, :cron, :every, :timezone, :next_at)
 ON CONFLICT (id) DO UPDATE SET lane = excluded.lane, payload = excluded.payload,
-    cron = excluded.cron, timezone = excluded.timezone, next_at = excluded.next_at;
+    cron = excluded.cron, every = excluded.every, timezone = excluded.timezone,
+    next_at = excluded.next_at;
 
 -- name: job_delete
 -- Forget a job.
 DELETE FROM job WHERE id = :id;
 
+-- name: job_delete_of_lane
+-- Forget a job, when it is of this lane.
+DELETE FROM job WHERE id = :id AND lane = :lane;
+
+-- name: jobs_of_lane
+-- What is planned for a lane, the next one first.
+SELECT id, lane, payload, cron, every, timezone, next_at FROM job
+WHERE lane = :lane ORDER BY next_at, id;
+
 -- name: jobs_due
 -- Jobs whose time has come.
-SELECT id, lane, payload, cron, timezone, next_at FROM job WHERE next_at <= :now ORDER BY next_at;
+SELECT id, lane, payload, cron, every, timezone, next_at FROM job
+WHERE next_at <= :now ORDER BY next_at;
 
 -- name: job_next_at
 -- When the next job is due.
