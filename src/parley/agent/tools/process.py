@@ -1,0 +1,151 @@
+"""The tool `process`: look after what runs in the background of this conversation."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from parley.agent.foreign import in_code
+from parley.agent.tools.base import Tool, ToolContext, ToolError, Wanted
+from parley.agent.tools.risks import visible
+
+if TYPE_CHECKING:
+    from parley.agent.hands import Hands
+    from parley.agent.processes import Output, Process, Processes
+
+__all__ = ["ProcessArguments", "hands_of", "process_tool", "shown"]
+
+_MOST_LISTED = 30
+_MOST_SHOWN = 15_000
+_MOST_READ = 1_000_000
+_LONGEST_WAIT = 600.0
+_ESCAPES = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]{0,1000}(\x07|\x1b\\)?|[@-Z\\^_])")
+
+
+class ProcessArguments(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    action: Literal["list", "poll", "log", "wait", "kill", "write"]
+    process_id: str | None = None
+    lines: int | None = Field(default=None, ge=1, le=5000)
+    timeout: float | None = Field(default=None, gt=0, description="for wait, at most 600 s")
+    text: str | None = Field(default=None, description="for write, as typed: end it with \\n")
+    eof: bool = False
+
+
+def process_tool() -> Tool[ProcessArguments]:
+    return Tool(
+        name="process",
+        description="See to the processes of this conversation that terminal started.",
+        arguments=ProcessArguments,
+        function=_process,
+        needs_approval=_wanted,
+        timeout_seconds=_LONGEST_WAIT + 60.0,
+    )
+
+
+def hands_of(context: ToolContext) -> Hands:
+    if context.hands is None:
+        raise ToolError("Commands can only be run by an agent of a running gateway.")
+    return context.hands
+
+
+async def shown(processes: Processes, id: str, lines: int | None = None) -> Output:
+    """The end of what a process printed; all lines that are asked for, else a modest part."""
+    from parley.agent.processes import Output
+
+    output = await processes.output(id, _MOST_SHOWN if lines is None else _MOST_READ)
+    text = output.text
+    if lines is not None:
+        text = "".join(text.splitlines(keepends=True)[-lines:])
+    cut = len(output.text.encode()) - len(text.encode())
+    return Output(_tidy(text), output.dropped + cut)
+
+
+def _tidy(text: str) -> str:
+    """Without what only moves a cursor."""
+    plain = _ESCAPES.sub("", text).replace("\r\n", "\n")
+    return plain.replace("\0", "\u2400")
+
+
+def _wanted(arguments: ProcessArguments, context: ToolContext) -> Wanted | None:
+    """To write to what no sandbox holds may run anything."""
+    if arguments.action != "write" or context.hands is None:
+        return None
+    process = _mine(arguments.process_id, context)
+    if process.contained:
+        return None
+    text, command = visible(arguments.text or ""), visible(process.command)
+    what = f"write {in_code(text)} to {in_code(command)}"
+    return Wanted(f"{what} (without a sandbox)", owner=True)
+
+
+async def _process(arguments: ProcessArguments, context: ToolContext) -> str:
+    processes = hands_of(context).processes
+    if arguments.action == "list":
+        listing = processes.listing(context.session_key)[-_MOST_LISTED:]
+        return _told([_line(process) for process in reversed(listing)])
+    id = _mine(arguments.process_id, context).id
+    if arguments.action == "kill":
+        await processes.kill(id)
+    elif arguments.action == "wait":
+        await processes.wait(id, min(arguments.timeout or 60.0, _LONGEST_WAIT))
+    elif arguments.action == "write":
+        return await _write(processes, id, arguments)
+    usual = 200 if arguments.action == "log" else 20
+    return await _state(processes, id, arguments.lines or usual)
+
+
+async def _write(processes: Processes, id: str, arguments: ProcessArguments) -> str:
+    if not arguments.text and not arguments.eof:
+        raise ToolError("To write, give text or eof.")
+    try:
+        (arguments.text or "").encode()
+    except UnicodeEncodeError as error:
+        raise ToolError("The text holds half a character: write it anew.") from error
+    await processes.write(id, arguments.text or "", eof=arguments.eof)
+    return _told({"process_id": id, "written": True})
+
+
+async def _state(processes: Processes, id: str, lines: int) -> str:
+    output = await shown(processes, id, lines)
+    process = processes.get(id)
+    if process is None:
+        raise ToolError(f"There is no process {id}.")
+    told = _line(process) | {"output": output.text}
+    if output.dropped:
+        told["truncated_bytes"] = output.dropped
+    return _told(told)
+
+
+def _mine(id: str | None, context: ToolContext) -> Process:
+    """A process of this conversation; of another one nothing is said."""
+    if not id:
+        raise ToolError('Which one? Give process_id; process(action="list") tells them.')
+    process = hands_of(context).processes.get(id)
+    if process is None or process.lane != context.session_key:
+        raise ToolError(f"There is no process {visible(id[:80])} in this conversation.")
+    return process
+
+
+def _line(process: Process) -> dict[str, Any]:
+    seconds = (process.ended_at or time.time()) - process.started_at
+    told: dict[str, Any] = {
+        "process_id": process.id,
+        "command": process.command[:200],
+        "state": process.state,
+        "seconds": round(max(0.0, seconds), 1),
+    }
+    if process.exit_code is not None:
+        told["exit_code"] = process.exit_code
+    if process.reason is not None:
+        told["reason"] = process.reason
+    return told
+
+
+def _told(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False)
