@@ -1,0 +1,79 @@
+"""The tools `web_fetch` and `web_search`, made from a profile's settings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from parley.agent.tools.base import Tool, ToolContext, tool
+from parley.agent.tools.web.fetch import Fetched, Fetcher
+from parley.agent.tools.web.foreign import fenced, one_line
+from parley.agent.tools.web.search import Found, make_searcher
+from parley.config.hands import WebSettings
+
+__all__ = ["fetch_tool", "search_tool", "web_tools"]
+
+_WINDOW: Final = 20_000
+_LONGEST_RESULT: Final = _WINDOW + 5_000
+
+
+class FetchArguments(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    url: str
+    start: int = Field(default=0, ge=0, description="character to begin with")
+
+
+class SearchArguments(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    query: str = Field(min_length=1, max_length=400)
+    count: int = Field(default=5, ge=1, le=10)
+
+
+def web_tools(settings: WebSettings, secret: Callable[[str], str | None]) -> tuple[Tool[Any], ...]:
+    """`secret` tells what stands in the profile's `.env` under a name."""
+    return fetch_tool(Fetcher(settings)), search_tool(settings, secret)
+
+
+def fetch_tool(fetcher: Fetcher) -> Tool[FetchArguments]:
+    @tool(safe_to_repeat=True, parallel=True, timeout_seconds=None, longest_result=_LONGEST_RESULT)
+    async def web_fetch(arguments: FetchArguments, context: ToolContext) -> str:
+        """Read a public web page as Markdown."""
+        return _shown(await fetcher.fetch(arguments.url), arguments.start)
+
+    return web_fetch
+
+
+def search_tool(
+    settings: WebSettings, secret: Callable[[str], str | None]
+) -> Tool[SearchArguments]:
+    @tool(safe_to_repeat=True, parallel=True, timeout_seconds=None)
+    async def web_search(arguments: SearchArguments, context: ToolContext) -> str:
+        """Search the web."""
+        service = make_searcher(settings, secret)
+        found = await service.search(arguments.query, arguments.count)
+        if not found:
+            return "Nothing was found; try other words."
+        return fenced("results", "\n".join(map(_entry, range(1, len(found) + 1), found)))
+
+    return web_search
+
+
+def _shown(fetched: Fetched, start: int) -> str:
+    text = fetched.page.text
+    piece = text[start : start + _WINDOW]
+    if not piece:
+        piece = f"(the page has only {len(text)} characters)" if text else "(the page is empty)"
+    end = start + _WINDOW
+    note = f"{len(text) - end} characters more, go on with start={end}" if end < len(text) else ""
+    title = one_line(fetched.page.title, 200)
+    head = [f"# {title}"] if title and start == 0 else []
+    return fenced("page", "\n".join([fetched.address, *head, "", piece]), note)
+
+
+def _entry(number: int, found: Found) -> str:
+    lines = [f"{number}. {found.title or '(no title)'}", f"   {found.url}"]
+    return "\n".join([*lines, f"   {found.snippet}"] if found.snippet else lines)
