@@ -13,6 +13,7 @@ from hypothesis import settings
 
 from parley.profiles import Profile
 from tests.gateway.house import House
+from tests.gateway.workshop import Scenes, end_processes
 from tests.servers.scripted_model import ScriptedModel
 from tests.servers.stage import Stage
 
@@ -45,6 +46,15 @@ async def house(tmp_path: Path, model: ScriptedModel) -> AsyncIterator[House]:
     made = House(Profile("default", tmp_path / "home"), model)
     yield made
     await made.close()
+    await asyncio.to_thread(end_processes, made.profile.home)
+
+
+@pytest.fixture
+def scenes(stage: Stage) -> Scenes:
+    """What the model says, by what it is asked."""
+    made = Scenes()
+    stage.then(*[made] * 500)
+    return made
 
 
 @pytest.fixture

@@ -18,6 +18,7 @@ from parley.agent.prompt import (
     mend,
     unanswered_calls,
 )
+from parley.config.settings import DEFAULT_TOOLS
 from parley.protocol import ChatMessage, SessionSource, ToolCall
 from tests.agent.builders import numbered
 from tests.gateway.house import House
@@ -118,7 +119,8 @@ async def test_a_greeting_with_the_usual_tools_is_a_small_request(
     desk = await house.open()
     await desk.ask("hi")
     assert len(model.requests[0].body) <= 8192
-    assert [t["function"]["name"] for t in model.requests[0].json["tools"]] == ["now", "read_file"]
+    offered = [tool["function"]["name"] for tool in model.requests[0].json["tools"]]
+    assert offered == sorted(set(DEFAULT_TOOLS) - {"mcp", "read_skill"})
 
 
 # ── trimming ──

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+
 from pydantic import BaseModel, ConfigDict
 
-from parley.agent.tools import Tool, ToolContext
+from parley.agent.tools import Tool, ToolContext, Wanted
 
 __all__ = ["AskingTool"]
 
@@ -17,18 +19,28 @@ class _Deed(BaseModel):
 
 
 class AskingTool:
-    """Notes each time it is run, and with what."""
+    """Notes each time it is run, and with what. `wanted`: the word it needs, or when."""
 
-    def __init__(self, name: str = "deed", *, safe_to_repeat: bool = False) -> None:
+    def __init__(
+        self,
+        name: str = "deed",
+        *,
+        safe_to_repeat: bool = False,
+        wanted: Wanted | Callable[[Mapping[str, object]], Wanted | None] | None = None,
+    ) -> None:
+        self._wanted = wanted
         self.tool = Tool(
             name,
             "Does what cannot be undone.",
             _Deed,
             self._run,
             safe_to_repeat=safe_to_repeat,
-            needs_approval=True,
+            needs_approval=True if wanted is None else self._wants,
         )
         self.done: list[dict[str, object]] = []
+
+    def _wants(self, arguments: _Deed, context: ToolContext) -> Wanted | None:
+        return self._wanted(arguments.model_dump()) if callable(self._wanted) else self._wanted
 
     async def _run(self, arguments: _Deed, context: ToolContext) -> str:
         self.done.append(arguments.model_dump())

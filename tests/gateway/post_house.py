@@ -23,6 +23,7 @@ class Surface:
     """A place that writes down what it is sent, after behaving as the test says."""
 
     supports_async_delivery = True
+    shows_questions = False
 
     def __init__(
         self,

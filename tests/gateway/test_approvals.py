@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
+from dataclasses import replace
+
 import pytest
 
-from parley.agent.tools import TOOLS
-from parley.gateway import approvals
-from parley.gateway.approvals import Approvals
-from parley.protocol import ApprovalAsked, ToolCall, ToolStarted
+from parley.agent.prompt import UNKNOWN_OUTCOME
+from parley.agent.tools import TOOLS, Wanted
+from parley.gateway import serving
+from parley.protocol import ApprovalAsked, InboundMessage, ToolStarted
+from parley.sessions.key import build_session_key
+from parley.storage.contract import Draft, Outcome, Settle, StoreError
+from parley.storage.hands import Question
+from parley.storage.sqlite import SqliteStore
 from parley.surfaces.terminal.surface import TerminalSurface
-from parley.surfaces.terminal.wire import Show
+from parley.surfaces.terminal.wire import Deliver, Show
+from tests.agent.providers.builders import delta, sse
 from tests.gateway.asking_tool import AskingTool
-from tests.gateway.desk import Desk
+from tests.gateway.desk import Desk, at
+from tests.gateway.hand_tool import HandTool
 from tests.gateway.house import House
 from tests.servers.scripted_model import Reply
 from tests.servers.stage import Stage
@@ -21,12 +31,15 @@ from tests.waiting import until
 A_CALL = Reply(tool_calls=(("deed", {"word": "a", "times": 3}),))
 TWO_CALLS = Reply(tool_calls=(("deed", {"word": "a"}), ("deed", {"word": "b"})))
 WITH_TOOL = {"tools": ["deed"]}
+NOTHING = "Nothing waits for your word here."
+DENIED = "The person did not allow this."
 
 
 class AskingDesk(Desk):
     """A person sits there and can be asked."""
 
     can_ask = True
+    shows_questions = True
 
 
 @pytest.fixture
@@ -82,7 +95,7 @@ async def test_what_a_person_refuses_is_not_run_and_the_model_is_told(
     await until(lambda: desk.answer_to("e1"))
     assert deed.done == []
     told = house.asked()[-1]
-    assert (told["role"], told["content"]) == ("tool", "The person did not allow this.")
+    assert (told["role"], told["content"]) == ("tool", DENIED)
 
 
 async def test_each_call_is_asked_for_by_itself(
@@ -94,12 +107,30 @@ async def test_each_call_is_asked_for_by_itself(
     assert await desk.ask(f"/deny {first.id}") == "Refused: `deed`."
     second = await asked(desk, 2)
     assert second.id != first.id
-    assert await desk.ask(f"/approve {first.id}") == "Nothing waits for your word here."
+    assert await desk.ask(f"/approve {first.id}") == NOTHING
     assert await desk.ask(f"/approve {second.id}") == "Allowed: `deed`."
     await until(lambda: desk.answer_to("e1"))
     assert [deed["word"] for deed in deed.done] == ["b"]
     roles = [message["content"] for message in house.asked() if message["role"] == "tool"]
-    assert roles == ["The person did not allow this.", "did b"]
+    assert roles == [DENIED, "did b"]
+
+
+async def test_two_calls_of_one_id_are_asked_for_and_answered_each_by_itself(
+    desk: Desk, stage: Stage, deed: AskingTool
+) -> None:
+    twins = [
+        {"index": n, "id": "call_0", "function": {"name": "deed", "arguments": '{"word": "a"}'}}
+        for n in range(2)
+    ]
+    stage.then(sse(delta(tool_calls=twins), delta(finish="tool_calls"), "[DONE]"), Reply(text="."))
+    await desk.say("please", event_id="e1")
+    first = await asked(desk)
+    assert await desk.ask(f"/approve {first.id}") == "Allowed: `deed`."
+    second = await asked(desk, 2)
+    assert len(deed.done) == 1
+    assert await desk.ask(f"/deny {second.id}") == "Refused: `deed`."
+    await until(lambda: desk.answer_to("e1"))
+    assert len(deed.done) == 1
 
 
 @pytest.mark.parametrize("said", ["/approve", "/approve {id}", "/deny", "/deny {id}"])
@@ -110,7 +141,7 @@ async def test_another_conversation_has_no_say(
     await desk.say("please", event_id="e1")
     question = await asked(desk)
     reply = await desk.ask(said.format(id=question.id), chat="two")
-    assert reply == "Nothing waits for your word here."
+    assert reply == NOTHING
     assert deed.done == []
     assert await desk.ask("/approve") == "Allowed: `deed`."
     await until(lambda: len(deed.done) == 1)
@@ -120,13 +151,13 @@ async def test_a_wrong_name_answers_nothing(desk: Desk, stage: Stage, deed: Aski
     stage.then(A_CALL)
     await desk.say("please")
     await asked(desk)
-    assert await desk.ask("/approve appr_wrong") == "Nothing waits for your word here."
+    assert await desk.ask("/approve appr_wrong") == NOTHING
     assert deed.done == []
 
 
 async def test_where_nothing_is_asked_there_is_nothing_to_allow(desk: Desk) -> None:
-    assert await desk.ask("/approve") == "Nothing waits for your word here."
-    assert await desk.ask("/deny") == "Nothing waits for your word here."
+    assert await desk.ask("/approve") == NOTHING
+    assert await desk.ask("/deny") == NOTHING
 
 
 async def test_a_second_word_comes_too_late(desk: Desk, stage: Stage, deed: AskingTool) -> None:
@@ -134,7 +165,7 @@ async def test_a_second_word_comes_too_late(desk: Desk, stage: Stage, deed: Aski
     await desk.say("please", event_id="e1")
     question = await asked(desk)
     await desk.ask(f"/deny {question.id}")
-    assert await desk.ask(f"/approve {question.id}") == "Nothing waits for your word here."
+    assert await desk.ask(f"/approve {question.id}") == NOTHING
     await until(lambda: desk.answer_to("e1"))
     assert deed.done == []
 
@@ -145,24 +176,23 @@ async def test_a_stop_ends_the_question(desk: Desk, stage: Stage, deed: AskingTo
     question = await asked(desk)
     assert await desk.ask("/stop") == "Stopped."
     await desk.ask("something else")
-    assert await desk.ask(f"/approve {question.id}") == "Nothing waits for your word here."
+    assert await desk.ask(f"/approve {question.id}") == NOTHING
     assert deed.done == []
 
 
 async def test_no_word_is_a_no(
-    house: House,
-    desk: Desk,
-    stage: Stage,
-    deed: AskingTool,
-    monkeypatch: pytest.MonkeyPatch,
+    house: House, stage: Stage, deed: AskingTool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(approvals, "_PATIENCE", 0.05)
+    monkeypatch.setattr(serving, "_MINUTE", 0.01)
+    house.desk_type = AskingDesk
+    desk = await house.open(agent=WITH_TOOL)
     stage.then(A_CALL, Reply(text="Nobody said a word."))
     assert await desk.ask("please") == "Nobody said a word."
     assert deed.done == []
-    assert house.words()[-1] == "The person did not allow this."
+    assert house.words()[-1] == "No answer came in time, so this was not done."
     question = await asked(desk)
-    assert await desk.ask(f"/approve {question.id}") == "Nothing waits for your word here."
+    assert await desk.ask(f"/approve {question.id}") == NOTHING
+    assert await state_of(house, question) == "expired"
 
 
 async def test_where_nobody_can_be_asked_the_call_is_refused(
@@ -176,39 +206,176 @@ async def test_where_nobody_can_be_asked_the_call_is_refused(
     assert "nobody can be asked here" in house.words()[-1]
 
 
-@pytest.mark.parametrize("how", ["close", "crash"])
-async def test_a_question_that_a_restart_cut_off_is_never_taken_for_a_yes(
-    house: House, desk: Desk, stage: Stage, deed: AskingTool, how: str
-) -> None:
-    stage.then(A_CALL, Reply(text="I was interrupted."))
-    await desk.say("please", event_id="e1")
-    before = await asked(desk)
+# ── through a restart ──
+
+
+@pytest.fixture(params=["close", "crash"])
+def how(request: pytest.FixtureRequest) -> str:
+    """How the first gateway ends."""
+    return str(request.param)
+
+
+async def end(house: House, how: str) -> None:
     await (house.close() if how == "close" else house.crash())
-    after = await house.open(agent=WITH_TOOL)
-    assert await after.ask(f"/approve {before.id}") == "Nothing waits for your word here."
-    await until(lambda: after.answer_to("e1"))
-    assert deed.done == []
 
 
-async def test_a_question_about_what_may_be_repeated_is_asked_again_after_a_restart(
-    house: House, stage: Stage, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("safe_to_repeat", [False, True])
+async def test_a_question_is_the_same_after_a_restart(
+    house: House, stage: Stage, monkeypatch: pytest.MonkeyPatch, how: str, safe_to_repeat: bool
 ) -> None:
-    deed = AskingTool(safe_to_repeat=True)
+    deed = AskingTool(safe_to_repeat=safe_to_repeat)
     monkeypatch.setitem(TOOLS, "deed", deed.tool)
     house.desk_type = AskingDesk
     before = await house.open(agent=WITH_TOOL)
     stage.then(A_CALL, Reply(text="It is done."))
     await before.say("please", event_id="e1")
     first = await asked(before)
+    await end(house, how)
+    after = await house.open(agent=WITH_TOOL)
+    assert await asked(after) == first
+    assert await after.ask(f"/approve {first.id}") == "Allowed: `deed`."
+    await until(lambda: after.answer_to("e1"))
+    assert deed.done == [{"word": "a", "times": 3}]
+    assert await after.ask(f"/approve {first.id}") == NOTHING
+    assert house.words()[-1] == "did a"
+
+
+@pytest.mark.parametrize(("word", "told"), [("/approve", "did a"), ("/deny", DENIED)])
+async def test_a_word_that_comes_before_the_turn_is_resumed_counts(
+    house: House, desk: Desk, stage: Stage, deed: AskingTool, how: str, word: str, told: str
+) -> None:
+    stage.then(A_CALL, Reply(text="Well."))
+    await desk.say("please", event_id="e1")
+    question = await asked(desk)
+    await end(house, how)
+    store = SqliteStore.open(house.profile.database_file)
+    await store.settle_question(question.id, "allowed" if told == "did a" else "denied")
+    await store.close()
+    after = await house.open(agent=WITH_TOOL)
+    await until(lambda: after.answer_to("e1"))
+    assert after.shown(ApprovalAsked) == []
+    assert house.words()[-1] == told
+    assert len(deed.done) == (told == "did a")
+
+
+async def test_a_command_that_was_accepted_before_the_restart_counts_once(
+    house: House, desk: Desk, stage: Stage, deed: AskingTool
+) -> None:
+    stage.then(TWO_CALLS, Reply(text="Well."))
+    await desk.say("please", event_id="e1")
+    await asked(desk)
+    await house.crash()
+    lane = build_session_key(at("one"))
+    store = SqliteStore.open(house.profile.database_file)
+    said = InboundMessage(at("one"), "!yes", "e2")
+    await store.submit(lane, "desk::e2", said, kind="command")
+    await store.close()
+    after = await house.open(agent=WITH_TOOL)
+    await until(lambda: after.answer_to("e2"))
+    await until(lambda: len(deed.done) == 1)
+    second = await asked(after)
+    assert second.call.arguments == {"word": "b"}
+    assert [each["word"] for each in deed.done] == ["a"]
+    assert after.texts() == ["Allowed: `deed`."]
+
+
+async def test_a_word_and_its_answer_are_stored_together(
+    house: House, desk: Desk, stage: Stage, deed: AskingTool
+) -> None:
+    """A gateway that ends between the two would give the same word again, to another question."""
+    stage.then(A_CALL, Reply(text="Well."))
+    await desk.say("please")
+    question = await asked(desk)
+    assert house.store is not None
+    lane, seen = build_session_key(at("one")), []
+
+    def see(outcome: Outcome) -> Draft:
+        seen.append(outcome.refused)
+        raise StoreError("The disk is full.")
+
+    said = InboundMessage(at("one"), "!yes", "e2")
+    receipt = await house.store.submit(lane, "desk::e2", said, kind="command")
+    settle = Settle(question.id, "allowed", "desk:ann", "always")
+    with pytest.raises(StoreError):
+        await house.store.answer(lane, receipt.inbox_id, settle, see)
+    assert seen == [False]
+    assert await state_of(house, question) == "waiting"
+    assert await house.store.grants("desk:ann") == []
+
+
+async def test_a_call_that_was_allowed_and_may_have_begun_is_not_made_again(
+    house: House, stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hand = HandTool("deed")
+    monkeypatch.setitem(TOOLS, "deed", replace(hand.tool, needs_approval=True))
+    house.desk_type = AskingDesk
+    before = await house.open(agent=WITH_TOOL)
+    stage.then(Reply(tool_calls=(("deed", {"word": "a"}),)), Reply(text="I do not know."))
+    await before.say("please", event_id="e1")
+    await asked(before)
+    await before.ask("!yes")
+    await until(lambda: hand.began == ["a"])
     await house.crash()
     after = await house.open(agent=WITH_TOOL)
-    again = await asked(after)
-    assert again.call == first.call
-    assert again.id != first.id
-    assert await after.ask(f"/approve {first.id}") == "Nothing waits for your word here."
-    assert await after.ask(f"/approve {again.id}") == "Allowed: `deed`."
     await until(lambda: after.answer_to("e1"))
-    assert len(deed.done) == 1
+    assert hand.began == ["a"]
+    assert after.shown(ApprovalAsked) == []
+    assert house.words()[-1] == UNKNOWN_OUTCOME
+
+
+async def test_what_nobody_answered_while_the_gateway_was_away_was_not_done(
+    house: House, stage: Stage, deed: AskingTool, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    monkeypatch.setattr(serving, "_MINUTE", 0.15)
+    house.desk_type = AskingDesk
+    before = await house.open(agent=WITH_TOOL)
+    stage.then(A_CALL, Reply(text="Nobody said a word."))
+    await before.say("please", event_id="e1")
+    question = await asked(before)
+    await end(house, how)
+    [row] = await rows_of(house, question)
+    await asyncio.sleep(max(0.0, row.expires_at - time.time()))
+    after = await house.open(agent=WITH_TOOL)
+    await until(lambda: after.answer_to("e1"))
+    assert deed.done == []
+    assert house.words()[-1] == "No answer came in time, so this was not done."
+
+
+async def test_a_call_that_would_do_more_by_now_is_not_what_was_allowed(
+    house: House, stage: Stage, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    deed = AskingTool(wanted=Wanted("tidy up"))
+    monkeypatch.setitem(TOOLS, "deed", deed.tool)
+    house.desk_type = AskingDesk
+    before = await house.open(agent=WITH_TOOL)
+    stage.then(A_CALL, Reply(text="Then not."))
+    await before.say("please", event_id="e1")
+    question = await asked(before)
+    await end(house, how)
+    deed = AskingTool(wanted=Wanted("tidy up (without a sandbox)"))
+    monkeypatch.setitem(TOOLS, "deed", deed.tool)
+    after = await house.open(agent=WITH_TOOL)
+    await until(lambda: after.answer_to("e1"))
+    assert await after.ask(f"/approve {question.id}") == NOTHING
+    assert deed.done == []
+    assert "not what was asked about any more" in house.words()[-1]
+
+
+@pytest.mark.parametrize("word", ["/stop", "/new", "/undo"])
+async def test_a_question_of_a_stopped_turn_is_gone_for_good(
+    house: House, desk: Desk, stage: Stage, deed: AskingTool, word: str, how: str
+) -> None:
+    stage.then(A_CALL)
+    await desk.say("please")
+    question = await asked(desk)
+    await desk.ask(word)
+    assert await desk.ask("!yes") == NOTHING
+    await end(house, how)
+    after = await house.open(agent=WITH_TOOL)
+    assert await after.ask("!yes always") == NOTHING
+    assert await after.ask(f"/approve {question.id}") == NOTHING
+    assert await state_of(house, question) == "gone"
+    assert (deed.done, after.shown(ApprovalAsked)) == ([], [])
 
 
 # ── at a terminal ──
@@ -228,34 +395,28 @@ async def test_a_terminal_is_asked_and_answers(
         await until(lambda: [show for show in mine.all_of(Show) if show.event == "asks"])
         [question] = [show.text for show in mine.all_of(Show) if show.event == "asks"]
         assert "May I use `deed`" in question
-        name = question.partition("/approve ")[2].partition("`")[0]
-        assert await other.ask(f"/approve {name}", "2") == "Nothing waits for your word here."
+        name = question.rpartition("; `")[2].partition("`")[0]
+        assert await other.ask(f"/approve {name}", "2") == NOTHING
         assert [show for show in other.all_of(Show) if show.event == "asks"] == []
         assert deed.done == []
         assert await mine.ask(f"/approve {name}", "3") == "Allowed: `deed`."
         await until(lambda: mine.answer_to("1"))
+        said = [frame.text for frame in mine.all_of(Deliver)]
+        assert said == ["Allowed: `deed`.", "It is done."]
     assert len(deed.done) == 1
 
 
 # ── the questions themselves ──
 
 
-async def test_a_question_is_answered_once() -> None:
-    open_here = Approvals()
-    pending = open_here.ask("lane", 1, ToolCall("c", "deed", {}), "May I?")
-    assert open_here.waiting("lane") == (pending.event,)
-    assert open_here.decide("other", allowed=True, approval=pending.event.id) is None
-    assert open_here.decide("lane", allowed=False) is pending
-    assert open_here.decide("lane", allowed=True, approval=pending.event.id) is None
-    assert not pending.answer(allowed=True)
-    assert await pending.decided() is False
-    assert open_here.waiting("lane") == ()
+async def rows_of(house: House, question: ApprovalAsked) -> list[Question]:
+    """The question as it is stored, by a store of its own."""
+    store = SqliteStore.open(house.profile.database_file)
+    found = await store.question(question.id)
+    await store.close()
+    return [found] if found is not None else []
 
 
-async def test_the_oldest_question_is_meant_when_none_is_named() -> None:
-    open_here = Approvals()
-    call = ToolCall("c", "deed", {})
-    first, second = (open_here.ask("lane", 1, call, "May I?") for _ in range(2))
-    assert open_here.decide("lane", allowed=True) is first
-    assert open_here.decide("lane", allowed=True) is second
-    assert open_here.decide("lane", allowed=True) is None
+async def state_of(house: House, question: ApprovalAsked) -> str:
+    [row] = await rows_of(house, question)
+    return row.state

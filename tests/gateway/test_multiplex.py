@@ -31,6 +31,7 @@ from tests.gateway.family import Family
 from tests.gateway.full_disk import by_the_kernel
 from tests.servers.api_server import an_api, bearer
 from tests.servers.scripted_model import ScriptedModel
+from tests.storage.conformance.base import a_work
 from tests.waiting import until
 
 CODER = {"profile": "coder"}
@@ -720,12 +721,12 @@ async def test_a_session_with_running_work_is_not_over(family: Family) -> None:
     desk, store = family.desk("coder"), family.stores["coder"]
     await desk.ask("long task")
     [session] = await family.sessions("coder")
-    await store.begin_work("w1", lane=session.lane, session=session.id, owner="tests")
+    assert await store.begin_work(a_work("w1", session))
     await rest(family, "coder", minutes=3000)
     await desk.ask("how far?")
     assert family.words()[0] == "long task"
     assert desk.texts() == ["echo: long task", "echo: how far?"]
-    await store.end_work("w1")
+    await store.end_work("w1", "done")
     await rest(family, "coder", minutes=3000)
     await desk.ask("thanks")
     assert family.words() == ["thanks"]

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from parley.gateway.recall import Memories
+from parley.protocol import ChatMessage, ToolCall
 from parley.storage.contract import Claim, UndoTurn
 from parley.storage.sqlite import SqliteStore
 from tests.builders import PLATFORM, a_draft, a_message, an_end, say
@@ -85,3 +86,29 @@ async def test_memory_is_bounded_however_many_short_conversations_there_are(
     assert sum(line.size for line in held.statistics("filename")) < 200_000
     words = ["hi", "re: hi", "again", "re: again"]
     assert await _turn(store, memories, "and now", chat="chat0") == words
+
+
+@pytest.mark.parametrize("resumed", [False, True])
+async def test_what_is_posted_while_a_turn_runs_comes_behind_it(
+    store: SqliteStore, resumed: bool
+) -> None:
+    memories = Memories(store)
+    await _turn(store, memories, "one")
+    await say(store, "two")
+    [claim] = await store.claim("owner", 10, [PLATFORM])
+    await memories.of(claim)
+    posted = ChatMessage("assistant", "posted")
+    await store.post("c1", a_draft("posted"), said=posted)
+    call = ToolCall("t1", "now", {})
+    await store.step(claim, [ChatMessage("assistant", "", tool_calls=(call,))])
+    if resumed:
+        await store.recover("another")
+        [claim] = await store.claim("another", 10, [PLATFORM])
+        found = await memories.of(claim)
+        assert found.progress[0].message.text == "two"
+    await store.step(claim, [ChatMessage("tool", "noon", tool_call_id="t1")])
+    await store.commit(claim, an_end("answer"))
+    await say(store, "three")
+    [last] = await store.claim(claim.owner, 10, [PLATFORM])
+    words = await _words(memories, last)
+    assert words == ["one", "re: one", "two", "", "noon", "answer", "posted"]

@@ -7,9 +7,12 @@ from dataclasses import replace
 import pytest
 
 from parley.agent.tools import TOOLS
-from parley.protocol import ApprovalAsked
+from parley.backends.proxy.approvals import _what
+from parley.backends.proxy.stream import ApprovalWanted
+from parley.protocol import ApprovalAsked, ToolCall
 from tests.gateway.desk import Desk
 from tests.gateway.hand_tool import HandTool
+from tests.gateway.room import Room, in_thread
 from tests.proxy.houses import Pair
 from tests.servers.scripted_model import Reply
 from tests.servers.stage import Stage
@@ -39,7 +42,7 @@ async def desk(pair: Pair, stage: Stage, hand: HandTool) -> Desk:
 async def test_what_is_allowed_here_runs_there_once(pair: Pair, hand: HandTool, desk: Desk) -> None:
     [asked] = desk.shown(ApprovalAsked)
     assert (asked.call.name, asked.call.arguments) == ("hand", {"word": "a"})
-    assert asked.question == 'May I use `hand` with {"word": "a"}?'
+    assert asked.question == 'May I use `hand` with `{"word": "a"}`?'
     assert hand.began == []
     assert await desk.ask("/approve") == "Allowed: `hand`."
     await until(lambda: desk.answer_to("e1"))
@@ -83,3 +86,78 @@ async def test_where_nobody_can_be_asked_it_is_refused(
     assert desk.shown(ApprovalAsked) == []
     assert hand.began == []
     assert pair.far.words()[-1] == "The person did not allow this."
+
+
+async def test_a_word_is_bound_to_the_person_here(pair: Pair, stage: Stage, hand: HandTool) -> None:
+    pair.near.desk_type = Room
+    room = await pair.open(agent={"tools": ["hand"]})
+    assert isinstance(room, Room)
+    stage.then(CALL, Reply(text="So be it."))
+    first = await room.tell("ann", "do it", at=in_thread)
+    await room.question()
+    said = await room.hear("bob", "!yes", at=in_thread)
+    assert said == "That question is for whoever asked, and for owners."
+    assert hand.began == []
+    assert await room.hear("ann", "!yes", at=in_thread) == "Allowed: `hand`."
+    assert await room.reply_to(first) == "So be it."
+    assert hand.began == ["a"]
+
+
+async def test_always_is_for_this_person_and_this_exact_call(
+    pair: Pair, stage: Stage, hand: HandTool
+) -> None:
+    pair.near.desk_type = Room
+    room = await pair.open(agent={"tools": ["hand"]})
+    assert isinstance(room, Room)
+    stage.then(CALL, Reply(text="So be it."))
+    first = await room.tell("ann", "do it")
+    await room.question()
+    await room.hear("ann", "!yes always")
+    await room.reply_to(first)
+    stage.then(CALL, Reply(text="Again."))
+    assert await room.hear("ann", "once more") == "Again."
+    assert hand.began == ["a", "a"]
+    assert len(room.questions) == 1
+    stage.then(Reply(tool_calls=(("hand", {"word": "b"}),)), Reply(text="So be it."))
+    await room.tell("ann", "something else")
+    await room.question(2)
+    stage.clear()
+    stage.then(CALL, Reply(text="So be it."))
+    await room.tell("bob", "do it")
+    await room.question(3)
+    assert hand.began == ["a", "a"]
+
+
+async def test_what_the_far_end_shows_hides_nothing(
+    pair: Pair, stage: Stage, hand: HandTool
+) -> None:
+    desk = await pair.open(agent={"tools": ["hand"]})
+    stage.then(Reply(tool_calls=(("hand", {"word": "a\u202eb\x07"}),)), Reply(text="So be it."))
+    await desk.say("do it")
+    await until(lambda: desk.shown(ApprovalAsked))
+    [asked] = desk.shown(ApprovalAsked)
+    assert asked.question.isprintable()
+    assert r"a\u202eb\u0007" in asked.question
+
+
+def test_a_far_end_that_says_more_than_it_shows_is_made_visible() -> None:
+    wanted = ApprovalWanted("a1", "May I look\u202e?", ToolCall("c1", "hand", {}))
+    assert _what(wanted) == r"look\u202e"
+    other = ApprovalWanted("a1", "Fine?\x1b[2J", ToolCall("c1", "hand", {}))
+    assert _what(other) == r"let the remote agent use `hand`: Fine?\u001b[2J"
+
+
+@pytest.mark.parametrize("how", ["close", "crash"])
+async def test_after_a_restart_here_one_word_is_enough(
+    pair: Pair, stage: Stage, hand: HandTool, desk: Desk, how: str
+) -> None:
+    await (pair.near.close() if how == "close" else pair.near.crash())
+    stage.clear()
+    stage.then(CALL, Reply(text="So be it."))
+    after = await pair.near.open()
+    await until(lambda: after.shown(ApprovalAsked))
+    assert hand.began == []
+    assert await after.ask("!yes") == "Allowed: `hand`."
+    await until(lambda: after.answer_to("e1"))
+    assert hand.began == ["a"]
+    assert await after.ask("!yes") == "Nothing waits for your word here."

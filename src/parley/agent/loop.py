@@ -3,93 +3,48 @@
 from __future__ import annotations
 
 import asyncio
-import json
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from dataclasses import replace
+from typing import Any
 
-from parley.agent.prompt import UNKNOWN_OUTCOME, estimate_tokens, first_kept, mend, unanswered_calls
+from parley.agent.calls import Calls
+from parley.agent.prompt import estimate_tokens, first_kept, mend
 from parley.agent.providers.base import (
     ModelEvent,
     ModelReply,
     ModelRequest,
-    Provider,
     ProviderError,
 )
-from parley.agent.tools import Tool, ToolContext, ToolResult
+from parley.agent.providers.calls import apart
+from parley.agent.task import AgentTask, Limits
+from parley.agent.tools.base import Tool
 from parley.protocol import (
-    ApprovalAsked,
     ChatMessage,
     Failed,
     Final,
     HistoryEntry,
     HistoryTrimmed,
-    Request,
+    ParleyError,
     StepTaken,
     TextDelta,
     TextReset,
-    ToolCall,
-    ToolFinished,
     ToolSpec,
-    ToolStarted,
     TurnEvent,
-    Wishes,
 )
 
-__all__ = ["AgentTask", "Asked", "Limits", "run_agent"]
+__all__ = ["AgentTask", "Limits", "run_agent"]
 
 _WRAP_UP = (
     "You have used all the steps of this turn. Answer now with what you know; use no more tools."
 )
-_NO_WISHES = Wishes()
 _LONGEST_REPLY = 1_000_000  # characters: more is a model that runs away
 _CUT = "\n\n(The answer was cut at the model's length limit; say “go on” for the rest.)"
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """What one turn may use."""
-
-    steps: int
-    seconds: float
-    tokens: int
-
-
-class Asked(Protocol):
-    """A call that waits for a person's word."""
-
-    @property
-    def event(self) -> ApprovalAsked: ...
-
-    async def decided(self) -> bool: ...
-
-
-@dataclass(frozen=True, slots=True)
-class AgentTask:
-    """One turn, as the loop sees it. `ask` puts a call to a person; None: nobody can be asked."""
-
-    system: str
-    history: tuple[HistoryEntry, ...]
-    progress: tuple[ChatMessage, ...]
-    resumed: bool
-    provider: Provider
-    tools: Mapping[str, Tool[Any]]
-    context: ToolContext
-    limits: Limits
-    steer: Callable[[], Awaitable[tuple[ChatMessage, ...]]]
-    check: Callable[[], Awaitable[None]]
-    request: Request | None = None
-    ask: Callable[[ToolCall, str], Asked] | None = None
-
-    @property
-    def wishes(self) -> Wishes:
-        return self.request.wishes if self.request is not None else _NO_WISHES
-
-    @property
-    def theirs(self) -> tuple[ToolSpec, ...]:
-        """The tools that the program which asked runs itself."""
-        return self.request.tools if self.request is not None else ()
+class OverBudget(ParleyError):
+    """There is no money or there are no tokens left for this call."""
 
 
 async def run_agent(task: AgentTask) -> AsyncGenerator[TurnEvent, None]:
@@ -106,6 +61,8 @@ async def run_agent(task: AgentTask) -> AsyncGenerator[TurnEvent, None]:
             cause="turn time limit",
             kind="limit",
         )
+    except OverBudget as error:
+        yield Failed(str(error), cause="budget", kind="budget")
     except ProviderError as error:
         yield Failed(
             str(error),
@@ -118,13 +75,14 @@ async def run_agent(task: AgentTask) -> AsyncGenerator[TurnEvent, None]:
 class _Loop:
     def __init__(self, task: AgentTask, deadline: float) -> None:
         self._task = task
-        self._deadline = deadline
         self._progress = list(task.progress)
         self._history: Sequence[HistoryEntry] = task.history
         self._used = 0
+        self._asked_tokens = 0
         self._reply: ModelReply | None = None
         self._theirs = frozenset(tool.name for tool in task.theirs)
         self._tools = {name: tool for name, tool in task.tools.items() if name not in self._theirs}
+        self._calls = Calls(task, self._tools, self._progress, deadline)
 
     async def run(self) -> AsyncGenerator[TurnEvent, None]:
         if self._theirs and not self._task.provider.offers_tools:
@@ -136,12 +94,12 @@ class _Loop:
             sentence = "There is nothing to answer: this tool result belongs to no call made here."
             yield Failed(sentence, cause="a result without its call", kind="refused")
             return
-        async with aclosing(self._use_tools(resumed=self._task.resumed)) as events:
+        async with aclosing(self._calls.answer(resumed=self._task.resumed)) as events:
             async for event in events:
                 yield event
         taken = sum(message.role == "assistant" for message in self._progress)
         for step in range(taken, self._task.limits.steps + 1):
-            self._progress += await self._task.steer()
+            self._progress.extend(await self._task.steer())
             last = step == self._task.limits.steps
             async with aclosing(self._ask(last=last)) as events:
                 async for event in events:
@@ -168,7 +126,7 @@ class _Loop:
                     kind="limit",
                 )
                 return
-            async with aclosing(self._use_tools(resumed=False)) as events:
+            async with aclosing(self._calls.answer(resumed=False)) as events:
                 async for event in events:
                     yield event
         sentence = "I could not finish in the steps I have (setting agent.max_steps)."
@@ -182,7 +140,7 @@ class _Loop:
             yield Final(reply.text.strip(), reply.usage, calls=theirs)
             return
         yield self._journal(replace(reply, text="", tool_calls=ours))
-        async with aclosing(self._use_tools(resumed=False)) as events:
+        async with aclosing(self._calls.answer(resumed=False)) as events:
             async for event in events:
                 yield event
         yield Final(reply.text.strip(), calls=theirs)
@@ -206,8 +164,10 @@ class _Loop:
             async for event in self._trim(window >> attempt):
                 yield event
             streamed = False
+            request = self._request(last=last)
+            await self._pay_for(request)
             try:
-                stream = self._task.provider.stream(self._request(last=last))
+                stream = self._task.provider.stream(request)
                 async with aclosing(self._follow(stream)) as events:
                     async for event in events:
                         streamed = True
@@ -220,16 +180,33 @@ class _Loop:
             else:
                 return
 
+    async def _pay_for(self, request: ModelRequest) -> None:
+        """Hold what the call may cost; over budget there is no call."""
+        purse, provider = self._task.purse, self._task.provider
+        if purse is None:
+            return
+        self._asked_tokens = tokens = _size_of(request)
+        sentence = await purse.reserve(
+            provider.label,
+            provider.model,
+            prompt_tokens=tokens,
+            max_output_tokens=request.max_output_tokens or self._task.longest_answer,
+            now=time.time(),
+        )
+        if sentence is not None:
+            raise OverBudget(sentence)
+
     async def _follow(self, stream: AsyncIterator[ModelEvent]) -> AsyncGenerator[TurnEvent, None]:
         """Pass on the stream, each wait bounded by the turn's deadline."""
         size = 0
         try:
             while True:
-                async with asyncio.timeout_at(self._deadline):
+                async with asyncio.timeout_at(self._calls.deadline):
                     event = await anext(stream, None)
                 if event is None:
                     return
                 if isinstance(event, ModelReply):
+                    event = self._counted(replace(event, tool_calls=apart(event.tool_calls)))
                     self._reply = event
                     self._used += event.usage.input_tokens + event.usage.output_tokens
                 else:
@@ -245,6 +222,15 @@ class _Loop:
             close = getattr(stream, "aclose", None)
             if close is not None:
                 await close()
+
+    def _counted(self, reply: ModelReply) -> ModelReply:
+        """Where something is limited, a server that tells no numbers is counted by estimate."""
+        told = reply.usage.input_tokens + reply.usage.output_tokens
+        if told or self._task.purse is None:
+            return reply
+        said = estimate_tokens(ChatMessage("assistant", reply.text, reply.tool_calls).size)
+        usage = replace(reply.usage, input_tokens=self._asked_tokens, output_tokens=said)
+        return replace(reply, usage=usage)
 
     async def _trim(self, window: int) -> AsyncGenerator[TurnEvent, None]:
         """Drop the oldest history that does not fit beside this turn and its answer."""
@@ -297,95 +283,9 @@ class _Loop:
         cut = "" if reply.complete or self._task.request is not None else _CUT
         return Final(text + cut, reply.usage, complete=reply.complete)
 
-    # ── tools ──
 
-    async def _use_tools(self, *, resumed: bool) -> AsyncGenerator[TurnEvent, None]:
-        """Answer the newest reply's calls; each result is a step of its own."""
-        if resumed:
-            for call in unanswered_calls(self._progress):
-                if not self._may_repeat(call):
-                    unknown = ToolResult(UNKNOWN_OUTCOME, ok=False)
-                    yield self._result(call, unknown, "unknown-outcome")
-        for batch in self._batches(unanswered_calls(self._progress)):
-            tool = self._tools.get(batch[0].name)
-            if tool is not None and tool.needs_approval:
-                asked = self._ask_for(batch[0])
-                if asked is not None:
-                    yield asked.event
-                refusal = await self._refusal(asked)
-                if refusal:
-                    yield self._result(batch[0], ToolResult(refusal, ok=False))
-                    continue
-            async with aclosing(self._run_calls(batch)) as events:
-                async for event in events:
-                    yield event
-
-    def _ask_for(self, call: ToolCall) -> Asked | None:
-        if self._task.ask is None:
-            return None
-        arguments = json.dumps(dict(call.arguments), ensure_ascii=False, default=str)
-        return self._task.ask(call, f"May I use `{call.name}` with {arguments}?")
-
-    async def _refusal(self, asked: Asked | None) -> str:
-        """Why the call may not be made; empty when it may."""
-        if asked is None:
-            return "This needs a person's approval, and nobody can be asked here."
-        async with asyncio.timeout_at(self._deadline):
-            allowed = await asked.decided()
-        return "" if allowed else "The person did not allow this."
-
-    def _may_repeat(self, call: ToolCall) -> bool:
-        tool = self._tools.get(call.name)
-        return tool is not None and tool.safe_to_repeat
-
-    def _batches(self, calls: Sequence[ToolCall]) -> list[list[ToolCall]]:
-        """Calls that may run side by side together, every other one alone; in their order."""
-        batches: list[list[ToolCall]] = []
-        joins = False
-        for call in calls:
-            tool = self._tools.get(call.name)
-            parallel = tool is not None and tool.parallel and not tool.needs_approval
-            if parallel and joins:
-                batches[-1].append(call)
-            else:
-                batches.append([call])
-            joins = parallel
-        return batches
-
-    async def _run_calls(self, calls: Sequence[ToolCall]) -> AsyncGenerator[TurnEvent, None]:
-        await self._task.check()
-        tasks: dict[asyncio.Task[ToolResult], ToolCall] = {}
-        try:
-            for call in calls:
-                tasks[asyncio.create_task(self._run_call(call))] = call
-                yield ToolStarted(call)
-            while tasks:
-                left = self._deadline - asyncio.get_running_loop().time()
-                done, _ = await asyncio.wait(
-                    tasks, timeout=max(0.0, left), return_when=asyncio.FIRST_COMPLETED
-                )
-                if not done:
-                    raise TimeoutError
-                for task in done:
-                    call, result = tasks.pop(task), task.result()
-                    yield ToolFinished(call, ok=result.ok)
-                    yield self._result(call, result)
-        finally:
-            for task in tasks:
-                task.cancel()
-            if tasks:
-                await asyncio.wait(tasks)
-
-    async def _run_call(self, call: ToolCall) -> ToolResult:
-        tool = self._tools.get(call.name)
-        if tool is None:
-            known = ", ".join(self._tools) or "none"
-            return ToolResult(f"There is no tool {call.name}; there are: {known}.", ok=False)
-        return await tool.run(call, self._task.context)
-
-    def _result(self, call: ToolCall, result: ToolResult, note: str | None = None) -> StepTaken:
-        said = ChatMessage(
-            "tool", result.text, tool_call_id=call.id, tool_name=call.name, note=note
-        )
-        self._progress.append(said)
-        return StepTaken((said,))
+def _size_of(request: ModelRequest) -> int:
+    """How many tokens a request is, by estimate."""
+    tokens = estimate_tokens(len(request.system.encode()))
+    tokens += sum(estimate_tokens(message.size) for message in request.messages)
+    return tokens + sum(len(str(tool.parameters)) // 3 + 16 for tool in request.tools)

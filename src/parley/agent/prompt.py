@@ -28,10 +28,15 @@ UNKNOWN_OUTCOME = (
 )
 
 _INTERRUPTED = "[The person stopped this answer here.]"
-_PLACES = {"terminal": "a terminal", "api": "an API client", "web": "a web page"}
+_PLACES = {
+    "terminal": "a terminal",
+    "api": "an API client",
+    "task": "the background",
+    "web": "a web page",
+}
 
 
-def build_system(soul: str, source: SessionSource, *, brief: bool = False) -> str:
+def build_system(soul: str, source: SessionSource, *, brief: bool = False, skills: str = "") -> str:
     """The system prompt. Nothing in it changes from turn to turn of a session.
 
     `brief` leaves out the note: a very small model takes it for the topic.
@@ -44,7 +49,8 @@ def build_system(soul: str, source: SessionSource, *, brief: bool = False) -> st
         note += f" with {source.user_name}"
     if source.chat_type != "dm":
         note += " in a group" if not source.chat_name else f" in the group {source.chat_name}"
-    return f"{soul.strip() or DEFAULT_SOUL}\n\n{note}."
+    parts = (soul.strip() or DEFAULT_SOUL, f"{note}.", skills)
+    return "\n\n".join(part for part in parts if part)
 
 
 def estimate_tokens(size: int) -> int:

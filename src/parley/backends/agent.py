@@ -9,11 +9,14 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from parley.agent.loop import AgentTask, Limits, run_agent
+from parley.agent.loop import run_agent
 from parley.agent.prompt import DEFAULT_SOUL, build_system
 from parley.agent.providers import build_provider, provider_names
 from parley.agent.providers.base import Provider
-from parley.agent.tools import ToolContext, pick_tools
+from parley.agent.skills import prompt_part
+from parley.agent.task import AgentTask, Limits
+from parley.agent.toolbox import Toolbox
+from parley.agent.tools.base import ToolContext
 from parley.backends.base import Turn
 from parley.config.child_env import child_environment
 from parley.config.files import read_text
@@ -49,7 +52,7 @@ class AgentBackend:
         self._environment = MappingProxyType(child_environment(profile, environ))
         self._providers: dict[tuple[str | None, str | None], Provider] = {}
         self._soul = _Soul(profile.soul_file)
-        self._tools = pick_tools(settings.agent.tools)
+        self._toolbox = Toolbox(profile, settings, secret=secret, environment=self._environment)
 
     @property
     def models(self) -> AgentBackend:
@@ -66,7 +69,10 @@ class AgentBackend:
         return self.describe(None, None)
 
     async def health(self) -> str | None:
-        return None  # a model is asked when there is something to ask
+        return self._toolbox.health()  # a model is asked when there is something to ask
+
+    def start(self) -> None:
+        self._toolbox.start()
 
     def warm(self) -> None:
         """Load the local model while the person still types."""
@@ -80,6 +86,7 @@ class AgentBackend:
 
     async def run(self, turn: Turn) -> AsyncGenerator[TurnEvent, None]:
         try:
+            await self._toolbox.ready()
             task = self._task(turn)
         except ParleyError as error:
             yield Failed(str(error), cause="no provider")
@@ -89,6 +96,7 @@ class AgentBackend:
                 yield event
 
     async def close(self) -> None:
+        await self._toolbox.close()
         for provider in self._providers.values():
             await provider.close()
 
@@ -97,7 +105,10 @@ class AgentBackend:
         provider = self._provider(turn.provider, turn.model)
         request = turn.request
         # A model too small for tools is too small for a long prompt as well.
-        system = build_system(self._soul.read(), turn.source, brief=not provider.offers_tools)
+        brief = not provider.offers_tools
+        tools = self._toolbox.offered(turn.source.platform, request)
+        skills = prompt_part(self._toolbox.skills.listing()) if "read_skill" in tools else ""
+        system = build_system(self._soul.read(), turn.source, brief=brief, skills=skills)
         if request is not None and request.instructions:
             system = f"{system}\n\n{request.instructions}"
         return AgentTask(
@@ -106,7 +117,7 @@ class AgentBackend:
             progress=turn.progress,
             resumed=turn.attempt > 1,
             provider=provider,
-            tools=self._tools,
+            tools=tools,
             context=ToolContext(
                 profile=turn.profile.name,
                 workspace=turn.profile.workspace,
@@ -114,13 +125,24 @@ class AgentBackend:
                 session_key=turn.session_key,
                 async_delivery=turn.async_delivery,
                 environment=self._environment,
+                hands=turn.hands,
             ),
             limits=Limits(agent.max_steps, agent.turn_seconds, agent.turn_tokens),
             steer=turn.steer,
             check=turn.check,
             request=request,
             ask=turn.ask,
+            purse=turn.purse,
+            longest_answer=self._longest_answer(turn.provider),
+            turn=f"{turn.session_id}.{turn.id}",
         )
+
+    def _longest_answer(self, provider: str | None) -> int | None:
+        """Of the provider that is asked first, and of those that stand in for it."""
+        chosen, entries = self._settings.model, self._settings.providers
+        names = (provider,) if provider is not None else (chosen.provider, *chosen.fallback)
+        found = [entries[name].max_output_tokens for name in names if name in entries]
+        return max((each for each in found if each is not None), default=None)
 
     def _provider(self, provider: str | None, model: str | None) -> Provider:
         chosen = self._settings.model

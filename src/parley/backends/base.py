@@ -6,28 +6,18 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass
 from typing import Protocol
 
+from parley.agent.budget import Purse
+from parley.agent.hands import Ask, Hands
 from parley.profiles import Profile
 from parley.protocol import (
-    ApprovalAsked,
     ChatMessage,
     HistoryEntry,
     Request,
     SessionSource,
-    ToolCall,
     TurnEvent,
 )
 
-__all__ = ["Backend", "ModelMenu", "PendingApproval", "Turn"]
-
-
-class PendingApproval(Protocol):
-    """A question to whoever may allow a call: yield its `event`, then wait until it is decided."""
-
-    @property
-    def event(self) -> ApprovalAsked: ...
-
-    async def decided(self) -> bool:
-        """Whether the call is allowed."""
+__all__ = ["Backend", "ModelMenu", "Turn"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +27,8 @@ class Turn:
     `history` is what was said before it. `progress` is the turn itself so far: the messages to
     answer, and after a restart the steps already taken. `steer` takes in messages that arrived
     meanwhile; `check` raises when the turn is no longer wanted. `request` is what a program asked
-    for. `ask` puts a call to whoever may allow it; None where nobody can be asked.
+    for. `ask` puts a call to whoever may allow it. `hands` is what tools may use of the gateway.
+    `purse` pays for model calls; None where nothing is limited.
     """
 
     id: int
@@ -54,7 +45,9 @@ class Turn:
     steer: Callable[[], Awaitable[tuple[ChatMessage, ...]]]
     check: Callable[[], Awaitable[None]]
     request: Request | None = None
-    ask: Callable[[ToolCall, str], PendingApproval] | None = None
+    ask: Ask | None = None
+    hands: Hands | None = None
+    purse: Purse | None = None
 
 
 class ModelMenu(Protocol):
@@ -82,6 +75,9 @@ class Backend(Protocol):
 
     async def health(self) -> str | None:
         """What is wrong with who answers, in a sentence; None when nothing is known to be."""
+
+    def start(self) -> None:
+        """Begin what takes a while, such as to reach other servers; do not wait for it."""
 
     def warm(self) -> None:
         """Begin to get ready for a first turn that is sure to come; do not wait for it."""

@@ -65,6 +65,10 @@ class SurfacePort(Protocol):
     def can_ask(self) -> bool:
         """Whether a person there sees a question while a turn waits for the answer."""
 
+    @property
+    def shows_questions(self) -> bool:
+        """Whether it shows questions live; else they are sent like replies."""
+
     async def send(self, delivery: Delivery) -> str | None:
         """Deliver and return the platform's id; raise NotSent, Unreachable or Rejected."""
 

@@ -68,10 +68,11 @@ class Intake:
         self._busy = busy
         self._tally = tally
 
-    async def admit(self, message: InboundMessage) -> Receipt:
+    async def admit(self, message: InboundMessage, *, lane: str | None = None) -> Receipt:
+        """With `lane`: what comes by itself goes to the conversation that began it."""
         source = message.source
         policy = self._sessions.policy(source.platform)
-        lane, name = self._sessions.key_for(source), _dedupe(message)
+        lane, name = lane or self._sessions.key_for(source), _dedupe(message)
         # What a program asks for is meant as it stands, and it says itself which session it means.
         plain = not message.internal and message.request is None
         is_command = plain and (
@@ -95,7 +96,7 @@ class Intake:
             self._tally.accepted += 1
             if is_command:
                 await self._commands.run(lane, InboxMessage(receipt.inbox_id, message))
-            elif self._busy == "interrupt" and message.request is None:
+            elif self._busy == "interrupt" and plain:
                 await self._interrupt(lane, receipt.inbox_id)
         return receipt
 
@@ -115,7 +116,9 @@ class Intake:
 
     async def _interrupt(self, lane: str, inbox_id: int) -> None:
         turn = self._lanes.turn_of(lane)
-        if turn is not None and all(taken.id != inbox_id for taken in turn.claim.messages):
+        if turn is None or turn.listens:  # it asked the person, who answers
+            return
+        if all(taken.id != inbox_id for taken in turn.messages):
             # By its number: it may end just now, and the turn after it answers this message.
             await self._lanes.stop(lane, turn=turn.claim.turn)
 

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
 from parley.gateway.persist import until_stored
-from parley.protocol import ChatMessage, InboundMessage, Usage
+from parley.protocol import ChatMessage, InboundMessage, Usage, person_of
 from parley.storage.contract import (
     Claim,
     Delivery,
@@ -38,7 +38,9 @@ _GRACE_FOR_STOPPED = 5.0
 class RunningTurn:
     """A turn while it runs: its rows, fenced, and what it has said so far."""
 
-    __slots__ = ("_lanes", "claim", "messages", "more", "request", "said", "usage")
+    __slots__ = (
+        *("_lanes", "_word", "claim", "listens", "messages", "more", "request", "said", "usage"),
+    )
 
     def __init__(self, lanes: Lanes, claim: Claim) -> None:
         self._lanes = lanes
@@ -47,6 +49,9 @@ class RunningTurn:
         self.said: list[str] = []
         self.usage: Usage | None = None
         self.more = claim.more
+        self.listens = False
+        """It has asked the person something: what they say next is for it."""
+        self._word: asyncio.Event | None = None
         # A request has its turn alone, so it is the first message's or nobody's.
         self.request = claim.messages[0].message.request if claim.messages else None
 
@@ -63,9 +68,31 @@ class RunningTurn:
         """Raise `LeaseLost` unless this turn is still the one its lane runs."""
         await self._lanes.store.check(self.claim)
 
+    def expect_more(self) -> None:
+        """Something arrived behind it."""
+        self.more = True
+        if self._word is not None:
+            self._word.set()
+
+    async def word(self) -> None:
+        """Wait until something more arrives behind this turn."""
+        if self._word is None:
+            self._word = asyncio.Event()
+        await self._word.wait()
+        self._word.clear()
+
     async def peek(self) -> int:
         """How many messages arrived behind this turn."""
         return await self._lanes.store.peek(self.claim)
+
+    async def behind(self) -> tuple[InboxMessage, ...]:
+        """What arrived behind this turn and can be taken into it."""
+        return await self._lanes.store.behind(self.claim)
+
+    @property
+    def people(self) -> frozenset[str]:
+        """Everyone whose words it answers."""
+        return frozenset(person_of(taken.message.source) for taken in self.messages)
 
     async def absorb(self) -> tuple[InboxMessage, ...]:
         """Take what arrived behind this turn into it."""
@@ -97,7 +124,13 @@ class Lanes:
     """Claims ready lanes for one owner and runs their turns."""
 
     def __init__(
-        self, store: Store, *, owner: str, concurrency: int, platforms: Sequence[str] = ()
+        self,
+        store: Store,
+        *,
+        owner: str,
+        concurrency: int,
+        platforms: Sequence[str] = (),
+        keeps_time: bool = True,
     ) -> None:
         self.store = store
         self.owner = owner
@@ -113,6 +146,7 @@ class Lanes:
         self._full = False
         self._hurry = asyncio.Event()
         self._draining = asyncio.Event()
+        self._keeps_time = keeps_time
 
     # ── in ──
 
@@ -153,7 +187,7 @@ class Lanes:
 
     def _expect_more(self, lane: str) -> None:
         if (running := self.turn_of(lane)) is not None:
-            running.more = True
+            running.expect_more()
 
     async def schedule(self, job: Job) -> None:
         await self.store.schedule(job)
@@ -180,6 +214,11 @@ class Lanes:
     def running(self) -> int:
         return len(self._tasks)
 
+    @property
+    def is_draining(self) -> bool:
+        """Whether turns that are cancelled now are resumed by the next gateway."""
+        return self._draining.is_set()
+
     def turn_of(self, lane: str) -> RunningTurn | None:
         found = self._running.get(lane)
         return found[0] if found else None
@@ -188,7 +227,8 @@ class Lanes:
         """Run turns until cancelled. `drain` first for a gentle end."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._claim_for_ever(handler), name="lanes")
-            group.create_task(self._keep_time(), name="lanes-clock")
+            if self._keeps_time:
+                group.create_task(self._keep_time(), name="lanes-clock")
 
     async def stop(
         self, lane: str, *, drop_queued: bool = False, turn: int | None = None

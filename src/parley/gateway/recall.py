@@ -58,14 +58,21 @@ class Memories:
 
     def _history(self, claim: Claim, kept: _Kept | None, found: Recall) -> tuple[HistoryEntry, ...]:
         before = () if kept is None or found.whole else kept.history
-        earlier = [entry for entry in found.entries if entry.turn != claim.turn]
+        # What was posted while a turn ran comes behind it: calls and their results stay together.
+        others = (entry for entry in found.entries if entry.turn != claim.turn)
+        earlier = sorted(others, key=lambda entry: (entry.turn, entry.id))
         history = before + tuple(HistoryEntry(entry.id, entry.message) for entry in earlier)
-        size = sum(_EACH + entry.message.size for entry in earlier)
+        # What was posted since this turn began is read again by the next one, in its place.
+        began = next((entry.id for entry in found.entries if entry.turn == claim.turn), None)
+        settled = [entry for entry in earlier if began is None or entry.id < began]
+        size = sum(_EACH + entry.message.size for entry in settled)
         size += _EACH if kept is None or found.whole else kept.bytes
         self._forget(claim.session)
         if found.revision >= 0:
-            last = history[-1].id if history else 0
-            self._keep(claim.session, _Kept(found.revision, last, history, size))
+            known = 0 if kept is None or found.whole else kept.last
+            last = max((entry.id for entry in settled), default=known)
+            remembered = history[: len(before) + len(settled)]
+            self._keep(claim.session, _Kept(found.revision, last, remembered, size))
         return history
 
     def _keep(self, session: str, kept: _Kept) -> None:

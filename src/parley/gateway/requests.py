@@ -6,9 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
+from parley.gateway.approvals import Answer
 from parley.gateway.status import Introduction
 from parley.profiles import Profile, profile_scope
-from parley.protocol import InboundMessage
+from parley.protocol import InboundMessage, SessionSource, person_of
 from parley.storage.contract import (
     Entry,
     Receipt,
@@ -17,6 +18,7 @@ from parley.storage.contract import (
     SessionRecord,
     TurnResult,
 )
+from parley.storage.hands import Scope
 
 if TYPE_CHECKING:
     from parley.gateway.serving import Serving
@@ -100,7 +102,15 @@ class ProfileDoor:
         """Whether the turn that runs there has asked something."""
         return bool(self._serving.approvals.waiting(lane))
 
-    def decide(self, lane: str, *, approval: str, allowed: bool) -> bool:
-        """Answer a question of the turn that runs in this lane; False when none waits."""
-        found = self._serving.approvals.decide(lane, allowed=allowed, approval=approval)
-        return found is not None
+    async def decide(
+        self, lane: str, *, approval: str, allowed: bool, by: SessionSource, scope: Scope = "once"
+    ) -> Answer:
+        """Answer a question of the turn that runs in this lane."""
+        return await self._serving.approvals.decide(
+            lane,
+            allowed=allowed,
+            by=person_of(by),
+            owner=self._serving.owners.owns(by),
+            approval=approval,
+            scope=scope,
+        )

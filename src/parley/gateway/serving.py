@@ -11,28 +11,38 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from parley import __version__
+from parley.agent.budget import Budget
+from parley.agent.processes import Processes
+from parley.agent.sandbox import find_sandbox
 from parley.backends.base import Backend
 from parley.config.settings import GatewayConfig, Settings
 from parley.gateway.approvals import Approvals
-from parley.gateway.commands import Commands
+from parley.gateway.background import Background
+from parley.gateway.commands import Commands, Reach
 from parley.gateway.delivery import Deliveries
+from parley.gateway.hands import Lender
 from parley.gateway.hosted import Hosted, HostedSurface
 from parley.gateway.intake import Intake
 from parley.gateway.lanes import Lanes
 from parley.gateway.live import Live
+from parley.gateway.owners import Owners
+from parley.gateway.persist import until_stored
 from parley.gateway.status import DeliveryNote, Introduction, ProfileStatus
 from parley.gateway.tally import Tally
+from parley.gateway.tasks import TASK_PLATFORM, Tasks
 from parley.gateway.turns import TurnRunner
 from parley.profiles import Profile, profile_scope
 from parley.protocol import InboundMessage, ParleyError, SessionSource
 from parley.sessions.store import SessionStore
-from parley.storage.contract import Receipt, Store
+from parley.storage.contract import Draft, Receipt, Store
+from parley.storage.hands import Question, Work
 
 __all__ = ["Parts", "Serving"]
 
 _log = logging.getLogger("parley.gateway")
 
 _FLUSH_SECONDS = 2.0
+_MINUTE = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,17 +79,53 @@ class Serving:
         self._backend = parts.backend
         self._owner = owner
         self._tally = tally
-        self.approvals = Approvals()
         self._sessions = SessionStore(house, settings.sessions, active=profile.name)
         self._lanes = Lanes(parts.store, owner=owner, concurrency=settings.gateway.running_turns)
         self._deliveries = Deliveries(profile, parts.store, owner=owner, live=live, tally=tally)
+        parts.store.on_notice = self._deliveries.look_again
+        self._task_lanes = Lanes(
+            parts.store,
+            owner=owner,
+            concurrency=settings.agent.running_tasks,
+            platforms=(TASK_PLATFORM,),
+            keeps_time=False,
+        )
+        self.owners = owners = Owners(settings.access.owners)
+        patience = settings.agent.answer_minutes * _MINUTE
+        self.approvals = Approvals(
+            parts.store,
+            owners,
+            tell=self._put_question,
+            patience=patience,
+            safety=settings.agent.safety,
+        )
+        processes = Processes(
+            profile.home / "processes",
+            sandbox=partial(find_sandbox, settings.terminal.sandbox),
+            settings=settings.terminal,
+        )
+        self._delegated = Tasks(
+            parts.store,
+            self._sessions,
+            self._task_lanes,
+            processes,
+            profile=profile.name,
+            report=self._report,
+        )
+        budget = Budget(settings)
         self._commands = Commands(
-            sessions=self._sessions,
-            store=parts.store,
-            lanes=self._lanes,
-            deliveries=self._deliveries,
-            approvals=self.approvals,
-            models=parts.backend.models,
+            Reach(
+                sessions=self._sessions,
+                store=parts.store,
+                lanes=self._lanes,
+                deliveries=self._deliveries,
+                approvals=self.approvals,
+                owners=owners,
+                processes=processes,
+                tasks=self._delegated,
+                budget=budget,
+                models=parts.backend.models,
+            )
         )
         self.intake = Intake(
             sessions=self._sessions,
@@ -89,6 +135,17 @@ class Serving:
             busy=settings.gateway.busy,
             tally=tally,
         )
+        self._background = Background(parts.store, self.intake, processes, self._delegated)
+        lender = Lender(
+            store=parts.store,
+            lanes=self._lanes,
+            deliveries=self._deliveries,
+            processes=processes,
+            tasks=self._delegated,
+            background=self._background,
+            owners=owners,
+            patience=patience,
+        )
         self._runner = TurnRunner(
             profile,
             store=parts.store,
@@ -96,6 +153,8 @@ class Serving:
             live=live,
             deliveries=self._deliveries,
             approvals=self.approvals,
+            lender=lender,
+            budget=budget,
             steers=settings.gateway.busy == "steer",
             tally=tally,
         )
@@ -110,6 +169,24 @@ class Serving:
     @property
     def store(self) -> Store:
         return self._store
+
+    async def _report(self, work: Work, message: InboundMessage) -> None:
+        await until_stored(partial(self.intake.admit, message, lane=work.lane))
+
+    async def _put_question(self, question: Question, source: SessionSource) -> None:
+        """Where a surface does not show questions itself, one is sent like a reply."""
+        surface = self._deliveries.surface(source)
+        if surface is None or surface.shows_questions:
+            return
+        draft = Draft(
+            dedupe=f"ask:{question.id}",
+            source=source,
+            text=_asked(question),
+            kind="notice",
+            handover=surface.knows_repeats,
+        )
+        post = partial(self._store.post, question.lane, draft, owner=self._owner)
+        self._deliveries.hand_over(await until_stored(post), source.platform)
 
     async def back(self, source: SessionSource) -> None:
         await self._deliveries.back(self._sessions.key_for(source), source.platform)
@@ -167,17 +244,23 @@ class Serving:
             if renamed or left or unwaited:
                 told = {"turns": left, "renamed": renamed, "nobody_waits": unwaited}
                 _log.info("resuming", extra=told)
-            await self._commands.recover()
             lanes = partial(self._lanes.serve, self._runner)
+            tasks = partial(self._delegated.serve, self._runner)
+            self._backend.start()
+            await self._background.start()
+            await self._commands.recover()  # by now what runs in the background is known
             self._tasks = [
                 asyncio.create_task(self._keep("lanes", lanes)),
+                asyncio.create_task(self._keep("tasks", tasks)),
                 asyncio.create_task(self._keep("deliveries", self._deliveries.serve)),
             ]
             self._lanes.look_again()
+            self._task_lanes.look_again()
 
     async def drain(self, seconds: float) -> None:
         with profile_scope(self.profile):
-            interrupted = await self._lanes.drain(seconds)
+            left = await asyncio.gather(self._lanes.drain(seconds), self._task_lanes.drain(seconds))
+            interrupted = sum(left)
             if interrupted:
                 _log.info("set_aside", extra={"turns": interrupted})
 
@@ -189,11 +272,13 @@ class Serving:
             for task in self._tasks:
                 task.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)
+            await self._background.close()
             await self._held.aclose()
 
     def hurry(self) -> None:
         """Wait no longer for running turns."""
         self._lanes.hurry()
+        self._task_lanes.hurry()
 
     async def _keep(self, name: str, serve: Callable[[], Awaitable[None]]) -> None:
         """The supervisor of what runs for ever: a fault is told, and it begins again."""
@@ -214,6 +299,17 @@ class Serving:
                 return self._backend.about()
         except (ParleyError, OSError) as error:
             return str(error)
+
+
+def _asked(question: Question) -> str:
+    """With its name where the answer may come from another conversation in the same room."""
+    named = f" {question.id}" if question.owner else ""
+    who = "An owner answers" if question.owner else "Answer"
+    told = "" if question.owner else f" (`{question.id}`)"
+    return (
+        f"May I {question.what}?\n\n{who} `!yes{named}` or `!no{named}`; `!yes session{named}` or "
+        f"`!yes always{named}` allows this exact call from now on.{told}"
+    )
 
 
 def _first(error: BaseException) -> BaseException:

@@ -9,10 +9,13 @@ from dataclasses import replace
 from functools import partial
 from typing import Literal
 
-from parley.backends.base import Backend, PendingApproval, Turn
-from parley.gateway.approvals import Approvals
+from parley.agent.budget import Budget, Purse
+from parley.agent.prompt import unanswered_calls
+from parley.backends.base import Backend, Turn
+from parley.gateway.approvals import Approvals, TurnAsk
 from parley.gateway.delivery import Deliveries
 from parley.gateway.given import history_for
+from parley.gateway.hands import Lender
 from parley.gateway.lanes import RunningTurn
 from parley.gateway.live import Live, TurnEnded, TurnStarted
 from parley.gateway.persist import until_stored
@@ -27,7 +30,6 @@ from parley.protocol import (
     StepTaken,
     TextDelta,
     TextReset,
-    ToolCall,
     TurnEvent,
     Usage,
 )
@@ -53,6 +55,8 @@ class TurnRunner:
         live: Live,
         deliveries: Deliveries,
         approvals: Approvals,
+        lender: Lender,
+        budget: Budget,
         steers: bool,
         tally: Tally,
     ) -> None:
@@ -63,6 +67,8 @@ class TurnRunner:
         self._live = live
         self._deliveries = deliveries
         self._approvals = approvals
+        self._lender = lender
+        self._budget = budget
         self._steers = steers
         self._tally = tally
 
@@ -79,10 +85,15 @@ class TurnRunner:
             ending = await self._finish(running, ending)
             ended = TurnEnded(ending=ending, usage=running.usage)
         finally:
+            self._approvals.turn_over(claim)
             self._tell(running, ended)
 
     async def _answer(self, running: RunningTurn) -> Final | Failed:
-        turn = await self._read(running)
+        claim = running.claim
+        purse = Purse(
+            self._store, self._budget, payer=claim.payer, turn=claim.turn, owner=claim.owner
+        )
+        turn = await self._read(running, purse)
         bound = bound_turn(
             turn.source,
             async_delivery=turn.async_delivery,
@@ -92,7 +103,7 @@ class TurnRunner:
         )
         try:
             with bound:
-                return await self._follow(running, turn)
+                return await self._follow(running, turn, purse)
         except (LeaseLost, asyncio.CancelledError):
             raise
         except Exception as error:  # noqa: BLE001 - supervisor: a backend's fault ends its turn only
@@ -100,7 +111,7 @@ class TurnRunner:
             sentence = "Something went wrong inside Parley; the log has the details."
             return Failed(sentence, cause=repr(error))
 
-    async def _read(self, running: RunningTurn) -> Turn:
+    async def _read(self, running: RunningTurn, purse: Purse) -> Turn:
         claim = running.claim
         remembered = await self._memories.of(claim)
         # Whose turn it is was decided at admission; its row may be older than the profile's name.
@@ -112,17 +123,20 @@ class TurnRunner:
             history = history_for(history, request.earlier, whole=request.whole)
         asks = surface is not None and surface.can_ask if request is None else request.can_ask
 
-        def ask(call: ToolCall, question: str) -> PendingApproval:
-            return self._approvals.ask(claim.lane, claim.turn, call, question)
-
         async def steer() -> tuple[ChatMessage, ...]:
-            if not self._steers or request is not None:
+            if request is not None or not (self._steers or running.listens):
                 return ()
+            absorbed = await running.absorb()
+            running.listens = False
             return tuple(
                 ChatMessage("user", taken.message.text, attachments=taken.message.attachments)
-                for taken in await running.absorb()
+                for taken in absorbed
             )
 
+        progress = tuple(entry.message for entry in remembered.progress)
+        hands = self._lender.to(running, source, asks=asks)
+        if claim.attempt > 1:
+            await hands.listen_again(unanswered_calls(progress))
         return Turn(
             id=claim.turn,
             attempt=claim.attempt,
@@ -131,17 +145,19 @@ class TurnRunner:
             session_id=claim.session,
             source=source,
             history=history,
-            progress=tuple(entry.message for entry in remembered.progress),
+            progress=progress,
             provider=remembered.provider,
             model=remembered.model,
             async_delivery=surface is not None and surface.supports_async_delivery,
             steer=steer,
             check=running.check,
             request=request,
-            ask=ask if asks else None,
+            ask=TurnAsk(self._approvals, running, source, asks=asks),
+            hands=hands,
+            purse=purse if self._budget.is_limited else None,
         )
 
-    async def _follow(self, running: RunningTurn, turn: Turn) -> Final | Failed:
+    async def _follow(self, running: RunningTurn, turn: Turn, purse: Purse) -> Final | Failed:
         """Take the backend's events as they come; each step is durable before the next."""
         async with aclosing(self._backend.run(turn)) as events:
             async for event in events:
@@ -151,14 +167,15 @@ class TurnRunner:
                     case TextReset():
                         running.said.clear()
                     case StepTaken(messages=messages, usage=usage):
+                        usage = None if usage is None else purse.priced(usage)
                         await running.step(messages, usage)
                         self._count(running, usage)
                         running.said.clear()
                     case HistoryTrimmed(keep_from=keep_from) if keep_from:
                         move = partial(self._store.move_window, turn.session_id, keep_from)
                         await until_stored(move)
-                    case Final() | Failed():
-                        return event
+                    case Final(usage=usage) | Failed(usage=usage):
+                        return event if usage is None else replace(event, usage=purse.priced(usage))
                     case _:
                         pass
                 self._tell(running, event)

@@ -27,6 +27,9 @@ class Surface(ABC):
     can_ask: ClassVar[bool] = False
     """Whether a person there sees a question of the running turn, and can answer it."""
 
+    shows_questions: ClassVar[bool] = False
+    """Whether it shows such a question as the turn's event; else it is sent like a reply."""
+
     vouches: ClassVar[bool] = False
     """Whether the surface itself makes sure that every sender may speak."""
 

@@ -7,7 +7,8 @@ from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from parley.backends.base import PendingApproval, Turn
+from parley.agent.hands import Ask
+from parley.backends.base import Turn
 from parley.backends.proxy import ProxyBackend
 from parley.config import Settings
 from parley.profiles import Profile
@@ -18,7 +19,6 @@ from parley.protocol import (
     HistoryEntry,
     Request,
     SessionSource,
-    ToolCall,
     TurnEvent,
 )
 from tests.servers.raw_sse import Answer, RawServer, Seen
@@ -59,7 +59,7 @@ def a_turn(
     source: SessionSource = PLAIN,
     attempt: int = 1,
     request: Request | None = None,
-    ask: Callable[[ToolCall, str], PendingApproval] | None = None,
+    ask: Ask | None = None,
     check: Callable[[], Awaitable[None]] = _fine,
     steer: Callable[[], Awaitable[tuple[ChatMessage, ...]]] = _nothing,
 ) -> Turn:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from parley.agent.hands import Asking
 from parley.protocol import (
     ApprovalAsked,
     Attachment,
@@ -76,14 +77,14 @@ async def test_steps_and_tools_are_told_as_they_happen() -> None:
 class Question:
     """A question to a person, who answers when the test does."""
 
-    def __init__(self, call: ToolCall, text: str) -> None:
-        self.event = ApprovalAsked(call, text, id="here-1")
+    def __init__(self, asking: Asking) -> None:
+        self.event: ApprovalAsked | None = ApprovalAsked(asking.call, asking.what, id="here-1")
         self.answered = asyncio.Event()
         self.allowed = False
         self.error: Exception | None = None
         self.was_left = False
 
-    async def decided(self) -> bool:
+    async def decided(self) -> str:
         try:
             await self.answered.wait()
         except asyncio.CancelledError:
@@ -91,16 +92,27 @@ class Question:
             raise
         if self.error is not None:
             raise self.error
-        return self.allowed
+        return "" if self.allowed else "No."
 
 
 class Person:
+    """Is asked, and notes what was taken back."""
+
     def __init__(self) -> None:
         self.asked: list[Question] = []
+        self.names: list[str] = []
+        self.withdrawn = 0
 
-    def ask(self, call: ToolCall, question: str) -> Question:
-        self.asked.append(Question(call, question))
+    async def __call__(self, asking: Asking) -> Question:
+        self.names.append(asking.name)
+        self.asked.append(Question(asking))
         return self.asked[-1]
+
+    async def is_open(self, name: str) -> bool:
+        return False
+
+    async def withdraw(self) -> None:
+        self.withdrawn += 1
 
 
 def asking(decided: asyncio.Event, *more: bytes) -> Callable[[Seen], Answer]:
@@ -125,20 +137,28 @@ async def test_a_question_is_put_here_and_the_decision_sent_back(allowed: bool, 
     person = Person()
     async with proxied(asking(asyncio.Event()), key=KEY) as (backend, far):
         events: list[TurnEvent] = []
-        async with aclosing(backend.run(a_turn(ask=person.ask))) as turn:
+        async with aclosing(backend.run(a_turn(ask=person))) as turn:
             async for event in turn:
                 events.append(event)
                 if isinstance(event, ApprovalAsked):
                     person.asked[0].allowed = allowed
                     person.asked[0].answered.set()
     assert events == [
-        ApprovalAsked(CALL, "May I?", id="here-1"),
+        ApprovalAsked(CALL, "let the remote agent use `delete`: May I?", id="here-1"),
         TextDelta("Done."),
         Final("Done."),
     ]
     path = "/v1/runs/chatcmpl-1/approval"
     assert decisions(far) == [(path, {"approval_id": "a1", "decision": word})]
     assert far.seen[-1].headers["authorization"] == f"Bearer {KEY}"
+
+
+@pytest.mark.parametrize("attempt", [1, 2])
+async def test_a_turn_that_begins_again_takes_back_what_it_had_asked(attempt: int) -> None:
+    person = Person()
+    async with proxied(stream("Done.")) as (backend, _):
+        await run(backend, a_turn(ask=person, attempt=attempt))
+    assert person.withdrawn == attempt - 1
 
 
 async def test_where_nobody_can_be_asked_the_call_is_refused_at_once() -> None:
@@ -152,7 +172,7 @@ async def test_where_nobody_can_be_asked_the_call_is_refused_at_once() -> None:
 async def test_a_question_that_lost_its_turn_is_refused() -> None:
     person = Person()
     async with proxied(asking(asyncio.Event())) as (backend, far):
-        running = asyncio.create_task(run(backend, a_turn(ask=person.ask)))
+        running = asyncio.create_task(run(backend, a_turn(ask=person)))
         await until(lambda: person.asked)
         person.asked[0].error = LeaseLost("gone")
         person.asked[0].answered.set()
@@ -164,7 +184,7 @@ async def test_the_answer_is_read_on_while_a_question_is_open() -> None:
     person, never = Person(), asyncio.Event()
     script = asking(never, said(content="Meanwhile."))
     async with proxied(script) as (backend, far):
-        turn = backend.run(a_turn(ask=person.ask))
+        turn = backend.run(a_turn(ask=person))
         assert isinstance(await anext(turn), ApprovalAsked)
         assert await anext(turn) == TextDelta("Meanwhile.")
         await turn.aclose()
@@ -178,7 +198,7 @@ async def test_a_far_end_that_goes_on_by_itself_leaves_no_question_open() -> Non
     end = b"data: [DONE]\n\n"  # in one piece: the question has hardly been put when it comes
     whole = said(content="Too late.") + happening("approval", **ASKED) + end
     async with proxied(Answer([whole])) as (backend, _):
-        assert ending(await run(backend, a_turn(ask=person.ask))) == Final("Too late.")
+        assert ending(await run(backend, a_turn(ask=person))) == Final("Too late.")
     assert person.asked[0].was_left
 
 
@@ -218,9 +238,9 @@ async def test_a_flood_of_questions_is_refused_not_put() -> None:
         return as_json({}) if seen.path.endswith("/approval") else answer
 
     async with proxied(script) as (backend, far):
-        running = asyncio.create_task(run(backend, a_turn(ask=person.ask)))
+        running = asyncio.create_task(run(backend, a_turn(ask=person)))
         await until(lambda: len(decisions(far)) == 18)
-        assert len(person.asked) == 32
+        assert len(person.asked) == len(set(person.names)) == 32
         running.cancel()
         await asyncio.wait([running])
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from parley.agent.tools import TOOLS
-from parley.gateway import approvals
+from parley.agent.tools import TOOLS, Wanted
+from parley.gateway import serving
 from tests.gateway.asking_tool import AskingTool
 from tests.gateway.house import House
 from tests.servers.scripted_model import Reply, ScriptedModel
@@ -200,31 +200,139 @@ async def test_a_run_is_stopped_while_it_waits(
 
 
 async def test_no_word_is_a_no(
-    api_house: ApiHouse,
-    program: Program,
-    stage: Stage,
-    deed: AskingTool,
-    monkeypatch: pytest.MonkeyPatch,
+    house: House, stage: Stage, deed: AskingTool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(approvals, "_PATIENCE", 0.05)
+    monkeypatch.setattr(serving, "_MINUTE", 0.01)
+    api_house = ApiHouse(house)
+    await api_house.open(agent={"tools": ["deed"]})
     stage.then(A_CALL, Reply(text="Nobody said a word."))
-    run, question = await asking(program)
-    assert (await program.over(run))["output"] == "Nobody said a word."
-    assert deed.done == []
-    assert api_house.house.words()[-1] == "The person did not allow this."
-    assert (await program.decide(run, question.data["id"], "approve")).status == 409
+    async with api_house.program_with("mine") as program:
+        run, question = await asking(program)
+        assert (await program.over(run))["output"] == "Nobody said a word."
+        assert deed.done == []
+        assert house.words()[-1] == "No answer came in time, so this was not done."
+        assert (await program.decide(run, question.data["id"], "approve")).status == 409
 
 
-async def test_a_restart_takes_nothing_for_a_yes(
-    api_house: ApiHouse, program: Program, stage: Stage, deed: AskingTool
+@pytest.mark.parametrize("decision", ["approve", "deny"])
+async def test_a_question_waits_through_a_restart_and_is_answered_once(
+    api_house: ApiHouse, program: Program, stage: Stage, deed: AskingTool, decision: str
 ) -> None:
-    stage.then(A_CALL, Reply(text="I was interrupted."))
+    stage.then(A_CALL, Reply(text="Well."))
     run, question = await asking(program)
     await api_house.crash()
     await api_house.begin_again()
-    assert (await program.decide(run, question.data["id"], "approve")).status == 409
-    assert (await program.over(run))["output"] == "I was interrupted."
+    await program.until(run, "waiting_for_approval")
     assert deed.done == []
+    assert (await program.decide(run, question.data["id"], decision)).status == 200
+    assert (await program.decide(run, question.data["id"], "approve")).status == 409
+    assert (await program.over(run))["output"] == "Well."
+    assert deed.done == ([ARGUMENTS] if decision == "approve" else [])
+    told = [told for told in await program.log(run) if told.name == "approval.asked"]
+    assert {each.data["id"] for each in told} == {question.data["id"]}
+
+
+@pytest.mark.parametrize(("scope", "asked"), [("once", True), ("session", False)])
+async def test_a_yes_may_reach_further(
+    program: Program, stage: Stage, deed: AskingTool, scope: str, asked: bool
+) -> None:
+    stage.then(A_CALL, DONE)
+    run, question = await asking(program, session_id="line")
+    said = {"approval_id": question.data["id"], "decision": "approve", "scope": scope}
+    assert (await program.ask("POST", f"/v1/runs/{run}/approval", said)).status == 200
+    await program.over(run)
+    stage.then(A_CALL, DONE)
+    again = (await program.start("again", session_id="line"))["id"]
+    await program.until(again, "waiting_for_approval" if asked else "completed")
+    assert len(deed.done) == (1 if asked else 2)
+    stage.clear()
+    stage.then(A_CALL, DONE)
+    elsewhere = (await program.start("again", session_id="another"))["id"]
+    await program.until(elsewhere, "waiting_for_approval")
+
+
+async def test_always_is_for_programs_of_that_key(
+    api_house: ApiHouse, stage: Stage, deed: AskingTool
+) -> None:
+    async with api_house.program_with("mine") as mine, api_house.program_with("theirs") as theirs:
+        stage.then(A_CALL, DONE)
+        run, question = await asking(mine)
+        said = {"approval_id": question.data["id"], "decision": "approve", "scope": "always"}
+        assert (await mine.ask("POST", f"/v1/runs/{run}/approval", said)).status == 200
+        await mine.over(run)
+        stage.then(A_CALL, DONE)
+        assert (await mine.over((await mine.start("again"))["id"]))["output"] == "It is done."
+        assert len(deed.done) == 2
+        stage.then(A_CALL, DONE)
+        await asking(theirs)
+    assert len(deed.done) == 2
+
+
+async def test_a_scope_that_there_is_not_is_refused(
+    program: Program, stage: Stage, deed: AskingTool
+) -> None:
+    stage.then(A_CALL, DONE)
+    run, question = await asking(program)
+    said = {"approval_id": question.data["id"], "decision": "approve", "scope": "forever"}
+    assert (await program.ask("POST", f"/v1/runs/{run}/approval", said)).status == 400
+    assert deed.done == []
+
+
+async def test_a_program_is_not_asked_by_a_message_too(
+    house: House, program: Program, stage: Stage, deed: AskingTool
+) -> None:
+    stage.then(A_CALL, DONE)
+    run, question = await asking(program)
+    await program.decide(run, question.data["id"], "approve")
+    await program.over(run)
+    assert house.store is not None
+    health = await house.store.health()
+    assert (health.undelivered, list(health.dead), list(health.unsure)) == (0, [], [])
+
+
+# ── what only an owner may allow ──
+
+
+async def test_what_is_owner_level_is_refused_to_a_key_that_is_no_owners(
+    house: House, stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deed = AskingTool(wanted=Wanted("move the house", owner=True))
+    monkeypatch.setitem(TOOLS, "deed", deed.tool)
+    api_house = ApiHouse(house)
+    await api_house.open(agent={"tools": ["deed"]})
+    stage.then(A_CALL, Reply(text="I may not."))
+    async with api_house.program_with("mine") as program:
+        run = (await program.start("please"))["id"]
+        assert (await program.over(run))["output"] == "I may not."
+        names = [told.name for told in await program.log(run)]
+    assert "approval.asked" not in names
+    assert house.words()[-1].startswith("Only an owner of this agent may allow this")
+    assert deed.done == []
+
+
+async def test_a_key_that_the_settings_name_is_an_owners(
+    house: House, stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deed = AskingTool(wanted=Wanted("move the house", owner=True))
+    monkeypatch.setitem(TOOLS, "deed", deed.tool)
+    api_house = ApiHouse(house)
+    await api_house.open(agent={"tools": ["deed"]})
+    async with api_house.program_with("mine") as program:
+        stage.then(A_CALL, DONE)
+        await program.over((await program.start("please"))["id"])
+        owner = (await _lanes(house))[0].split(":")[4].partition("/")[0]
+        await house.close()
+        await api_house.open(agent={"tools": ["deed"]}, access={"owners": [f"api:{owner}"]})
+        stage.then(A_CALL, DONE)
+        run, question = await asking(program)
+        assert (await program.decide(run, question.data["id"], "approve")).status == 200
+        await program.over(run)
+    assert deed.done == [ARGUMENTS]
+
+
+async def _lanes(house: House) -> list[str]:
+    assert house.store is not None
+    return [session.lane for session in await house.store.sessions()]
 
 
 # ── in an answer that is streamed ──
@@ -354,3 +462,23 @@ async def test_a_whole_answer_cannot_ask_even_of_who_knows_how(
     )
     assert answer.json["choices"][0]["message"]["content"] == "I may not."
     assert deed.done == []
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/responses", "/v1/runs"])
+async def test_a_program_cannot_be_asked_for_more_words(
+    house: House, stage: Stage, path: str
+) -> None:
+    api_house = ApiHouse(house)
+    await api_house.open(agent={"tools": ["clarify"]})
+    stage.then(Reply(tool_calls=(("clarify", {"question": "Which colour?"}),)), Reply(text="Any."))
+    said: dict[str, Any] = {"input": "paint it"}
+    if path == "/v1/chat/completions":
+        said = {"messages": [{"role": "user", "content": "paint it"}]}
+    async with api_house.program_with("mine") as program:
+        answer = await program.ask("POST", path, said)
+        assert answer.status in (200, 202)
+        if path == "/v1/runs":
+            await program.over(answer.json["id"])
+    assert house.words()[-1].startswith("Nobody can be asked here")
+    assert house.store is not None
+    assert (await house.store.health()).undelivered == 0

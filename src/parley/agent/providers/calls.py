@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any, NoReturn
 
 from parley.protocol import ToolCall
 
-__all__ = ["MALFORMED", "CallFragments", "new_call_id", "parse_arguments"]
+__all__ = ["MALFORMED", "CallFragments", "apart", "new_call_id", "parse_arguments"]
 
 MALFORMED = "__malformed__"
 """The one argument of a call whose arguments were not a JSON object: what the model wrote."""
@@ -18,6 +19,15 @@ MALFORMED = "__malformed__"
 def new_call_id() -> str:
     """An id for a call that came without: nine letters and digits, which every server takes."""
     return os.urandom(5).hex()[:9]
+
+
+def apart(calls: Iterable[ToolCall]) -> tuple[ToolCall, ...]:
+    """The calls of one reply, each with an id of its own: a word for one is for no other."""
+    known: dict[str, ToolCall] = {}
+    for call in calls:
+        id = new_call_id() if call.id in known else call.id
+        known[id] = replace(call, id=id)
+    return tuple(known.values())
 
 
 def parse_arguments(raw: str) -> dict[str, Any]:

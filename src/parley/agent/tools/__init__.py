@@ -1,28 +1,13 @@
-"""What the built-in agent can do with its hands."""
+"""What the built-in agent can do with its hands: see `parley.agent.toolbox` for all of it."""
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterable
 from typing import Any
 
-from parley.agent.tools.base import Tool, ToolContext, ToolError, ToolResult
+from parley.agent.tools.base import Tool, ToolContext, ToolError, ToolResult, Wanted, tool
 from parley.agent.tools.clock import now
-from parley.agent.tools.files import read_file
-from parley.protocol import ParleyError
 
-__all__ = ["TOOLS", "Tool", "ToolContext", "ToolError", "ToolResult", "pick_tools"]
+__all__ = ["TOOLS", "Tool", "ToolContext", "ToolError", "ToolResult", "Wanted", "tool"]
 
-TOOLS: dict[str, Tool[Any]] = {tool.name: tool for tool in (now, read_file)}
-
-
-def pick_tools(names: Iterable[str]) -> dict[str, Tool[Any]]:
-    """The tools of these names, in a stable order."""
-    chosen = {}
-    for name in sorted(set(names)):
-        if name not in TOOLS:
-            near = difflib.get_close_matches(name, TOOLS, n=1)
-            meant = f"; did you mean `{near[0]}`?" if near else "."
-            raise ParleyError(f"There is no tool `{name}` (setting agent.tools){meant}")
-        chosen[name] = TOOLS[name]
-    return chosen
+TOOLS: dict[str, Tool[Any]] = {now.name: now}
+"""Tools that stand by themselves; one more is one more entry, before a gateway starts."""

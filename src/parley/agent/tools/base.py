@@ -5,18 +5,32 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping
+from copy import deepcopy
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
 
+from parley.agent.foreign import in_code, shown_exactly
 from parley.agent.providers.base import ToolSpec
 from parley.agent.providers.calls import MALFORMED
 from parley.protocol import ParleyError, SessionSource, ToolCall
 
-__all__ = ["Tool", "ToolContext", "ToolError", "ToolResult", "tool"]
+if TYPE_CHECKING:
+    from parley.agent.hands import Hands
+
+__all__ = [
+    "AnyArguments",
+    "Prepared",
+    "Tool",
+    "ToolContext",
+    "ToolError",
+    "ToolResult",
+    "Wanted",
+    "tool",
+]
 
 Arguments = TypeVar("Arguments", bound=BaseModel)
 
@@ -25,11 +39,19 @@ class ToolError(ParleyError):
     """The tool could not do it; the text is for the model, and says what to do instead."""
 
 
+class AnyArguments(BaseModel):
+    """Whatever the model wrote: for a tool whose own server reads it."""
+
+    model_config = ConfigDict(extra="allow")
+
+
 @dataclass(frozen=True, slots=True)
 class ToolContext:
     """What a tool may know of the turn it works for.
 
-    `environment` is all that a child process which the tool starts may know.
+    `environment` is all that a child process which the tool starts may know. `call` names this
+    very call for ever: it is the same when the turn is begun again after a restart, so what was
+    begun under it is not begun twice. `hands` is what the gateway lends; None outside of one.
     """
 
     profile: str
@@ -38,6 +60,8 @@ class ToolContext:
     session_key: str
     async_delivery: bool
     environment: Mapping[str, str]
+    call: str = ""
+    hands: Hands | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +70,35 @@ class ToolResult:
     ok: bool = True
 
 
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A person's word that a call needs. `what` says exactly what it will do.
+
+    With a `trigger` it is asked of those who have that trigger on in their safety settings; all
+    have at first. With `owner`, only an owner may allow it.
+    """
+
+    what: str
+    trigger: str | None = None
+    owner: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A call whose arguments were read, once: what is approved is what is run."""
+
+    call: ToolCall
+    arguments: BaseModel
+    wanted: Wanted | None
+
+
 @dataclass(frozen=True)
 class Tool(Generic[Arguments]):
     """`safe_to_repeat`: running it twice is as good as once, so a lost result is fetched again.
-    `parallel`: it may run beside others of the same reply.
+    `parallel`: it may run beside others of the same reply. `needs_approval`: always, or for the
+    calls that the function wants a word for. `schema`: what the model is told of the arguments,
+    where they are not our own. A result longer than `longest_result` goes to a file. While it
+    `waits_for_people` the turn's time stands still.
     """
 
     name: str
@@ -58,45 +107,80 @@ class Tool(Generic[Arguments]):
     function: Callable[[Arguments, ToolContext], Awaitable[str]]
     safe_to_repeat: bool = False
     parallel: bool = False
-    needs_approval: bool = False
-    timeout_seconds: float = 60.0
+    needs_approval: bool | Callable[[Arguments, ToolContext], Wanted | None] = False
+    timeout_seconds: float | None = 60.0
     longest_result: int = 20_000
+    waits_for_people: bool = False
+    schema: Mapping[str, Any] | None = None
 
     @cached_property
     def spec(self) -> ToolSpec:
-        return ToolSpec(self.name, self.description, _plain_schema(self.arguments))
+        schema = self.schema if self.schema is not None else _plain_schema(self.arguments)
+        return ToolSpec(self.name, self.description, schema)
 
     @cached_property
     def size(self) -> int:
         """How many characters the model is told about it."""
         return len(json.dumps(self.spec.parameters)) + len(self.name) + len(self.description)
 
-    async def run(self, call: ToolCall, context: ToolContext) -> ToolResult:
-        """Whatever goes wrong becomes a result the model can act on."""
+    def prepare(self, call: ToolCall, context: ToolContext) -> Prepared | ToolResult:
+        """Read the arguments; what does not fit becomes a result the model can act on."""
         if MALFORMED in call.arguments:
             return ToolResult(f"The arguments were not valid JSON for {self.name}.", ok=False)
         try:
-            arguments = self.arguments.model_validate(call.arguments)
-            async with asyncio.timeout(self.timeout_seconds):
-                text = await self.function(arguments, context)
+            # A copy: what becomes of the model's own words later changes nothing about the call.
+            arguments = self.arguments.model_validate(deepcopy(dict(call.arguments)))
+            return Prepared(call, arguments, self._wanted(call, arguments, context))
         except ValidationError as error:
             return ToolResult(f"Wrong arguments: {_explain(error)}", ok=False)
         except ToolError as error:
             return ToolResult(str(error), ok=False)
+
+    async def run(self, call: ToolCall, context: ToolContext) -> ToolResult:
+        """Prepare and run; whoever calls this has no use for a person's word."""
+        prepared = self.prepare(call, context)
+        if isinstance(prepared, ToolResult):
+            return prepared
+        return await self.run_prepared(prepared, context)
+
+    async def run_prepared(self, prepared: Prepared, context: ToolContext) -> ToolResult:
+        """Whatever goes wrong becomes a result the model can act on."""
+        arguments = prepared.arguments
+        if not isinstance(arguments, self.arguments):
+            raise TypeError(f"{self.name} was given arguments of another tool")
+        try:
+            async with asyncio.timeout(self.timeout_seconds):
+                text = await self.function(arguments, context)
+        except ToolError as error:
+            return ToolResult(str(error), ok=False)
         except TimeoutError:
-            seconds = f"{self.timeout_seconds:.0f}"
+            seconds = f"{self.timeout_seconds or 0:.0f}"
             return ToolResult(f"{self.name} took longer than {seconds} s and was ended.", ok=False)
         except OSError as error:
             return ToolResult(f"{self.name} failed: {error.strerror or error}.", ok=False)
-        return ToolResult(_limit(text, self.longest_result))
+        if len(text) <= self.longest_result:
+            return ToolResult(text)
+        from parley.agent.tools.results import set_aside
+
+        return ToolResult(await asyncio.to_thread(set_aside, text, self.longest_result, context))
+
+    def _wanted(self, call: ToolCall, arguments: Arguments, context: ToolContext) -> Wanted | None:
+        if not callable(self.needs_approval):
+            if not self.needs_approval:
+                return None
+            told = json.dumps(dict(call.arguments), ensure_ascii=False, default=str)
+            return Wanted(f"use `{self.name}` with {in_code(shown_exactly(told))}")
+        return self.needs_approval(arguments, context)
 
 
 def tool(
     *,
     safe_to_repeat: bool = False,
     parallel: bool = False,
-    needs_approval: bool = False,
-    timeout_seconds: float = 60.0,
+    needs_approval: bool | Callable[[Any, ToolContext], Wanted | None] = False,
+    timeout_seconds: float | None = 60.0,
+    longest_result: int = 20_000,
+    waits_for_people: bool = False,
 ) -> Callable[[Callable[[Arguments, ToolContext], Awaitable[str]]], Tool[Arguments]]:
     """Make a tool of a function: its name, its docstring, and its first parameter's type."""
 
@@ -114,6 +198,8 @@ def tool(
             parallel=parallel,
             needs_approval=needs_approval,
             timeout_seconds=timeout_seconds,
+            longest_result=longest_result,
+            waits_for_people=waits_for_people,
         )
 
     return make
@@ -135,9 +221,3 @@ def _explain(error: ValidationError) -> str:
         for fault in error.errors(include_url=False)
     )
     return "; ".join(faults) + "."
-
-
-def _limit(text: str, longest: int) -> str:
-    if len(text) <= longest:
-        return text
-    return f"{text[:longest]}\n… ({len(text) - longest:,} more characters were left out)"

@@ -6,7 +6,9 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Final, TypeAlias
 
-from parley.backends.base import PendingApproval, Turn
+from parley.agent.foreign import shown_exactly
+from parley.agent.hands import Asked, Asking
+from parley.backends.base import Turn
 from parley.backends.proxy.stream import ApprovalWanted
 from parley.protocol import ApprovalAsked, ParleyError
 
@@ -25,11 +27,12 @@ class Approvals:
         self._decide = decide
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def take(self, wanted: ApprovalWanted) -> ApprovalAsked | None:
+    async def take(self, wanted: ApprovalWanted) -> ApprovalAsked | None:
         """Ask; where nobody can be asked the call is refused at once."""
         pending = None
         if self._turn.ask is not None and len(self._tasks) < _MOST_AT_ONCE:
-            pending = self._turn.ask(wanted.call, wanted.question)
+            name = f"{self._turn.id}.far.{wanted.id}"
+            pending = await self._turn.ask(Asking(wanted.call, name, _what(wanted)))
         task = asyncio.create_task(self._settle(wanted, pending))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -46,11 +49,19 @@ class Approvals:
         if tasks:
             await asyncio.wait(tasks)
 
-    async def _settle(self, wanted: ApprovalWanted, pending: PendingApproval | None) -> None:
+    async def _settle(self, wanted: ApprovalWanted, pending: Asked | None) -> None:
         allowed = False
         if pending is not None:
             try:
-                allowed = await pending.decided()
+                allowed = not await pending.decided()
             except ParleyError:
                 allowed = False
         await self._decide(wanted, allowed)
+
+
+def _what(wanted: ApprovalWanted) -> str:
+    """What the far end wants to do, as it goes on after “May I”."""
+    said = shown_exactly(wanted.question.strip())
+    if said.startswith("May I ") and said.endswith("?"):
+        return said.removeprefix("May I ").removesuffix("?")
+    return f"let the remote agent use `{wanted.call.name}`: {said}"

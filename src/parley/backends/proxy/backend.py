@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import time
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
@@ -69,6 +70,9 @@ class ProxyBackend:
     def about(self) -> str:
         return FarEnd(self._server.shown).name
 
+    def start(self) -> None:
+        return
+
     def warm(self) -> None:
         return
 
@@ -115,6 +119,8 @@ class ProxyBackend:
 
     async def _events(self, turn: Turn, result: ProxyResult) -> AsyncGenerator[TurnEvent, None]:
         await turn.check()
+        if turn.attempt > 1 and turn.ask is not None:
+            await turn.ask.withdraw()  # the far end begins anew, and asks anew
         far = self._far_end()
         try:
             headers = headers_of(turn, key=self._checked_key(far))
@@ -124,6 +130,17 @@ class ProxyBackend:
             files = await self._files(turn, asked, headers, far)
             result.asked(asked)
             payload = await self._payload(turn, asked, files)
+            if turn.purse is not None:
+                sentence = await turn.purse.reserve(
+                    "proxy",
+                    self._model,
+                    prompt_tokens=len(payload) // 3,
+                    max_output_tokens=None,
+                    now=time.time(),
+                )
+                if sentence is not None:
+                    yield Failed(sentence, cause="budget", kind="budget")
+                    return
             try:
                 response = await self._server.post(
                     "/v1/chat/completions", payload, headers=headers, far=far
@@ -169,7 +186,7 @@ class ProxyBackend:
                     lost = error
                     break
                 for happening in reply.feed(chunk) if chunk else reply.finish():
-                    event = _event(happening, approvals)
+                    event = await _event(happening, approvals)
                     if event is not None:
                         yield event
                 if not chunk:
@@ -279,12 +296,12 @@ class ProxyBackend:
         return far.key
 
 
-def _event(happening: Happening, approvals: Approvals) -> TurnEvent | None:
+async def _event(happening: Happening, approvals: Approvals) -> TurnEvent | None:
     match happening:
         case StepOver(text=text):
             return StepTaken((ChatMessage("assistant", text),))
         case ApprovalWanted():
-            return approvals.take(happening)
+            return await approvals.take(happening)
         case _:
             return happening
 

@@ -1,6 +1,6 @@
 """Slash commands: answered by the gateway itself, on every surface alike."""
 
-from parley.gateway.commands.base import Command, CommandCall, Reply
+from parley.gateway.commands.base import Command, CommandCall, Reach, Reply
 from parley.gateway.commands.registry import COMMANDS, Commands, looks_like_command
 
-__all__ = ["COMMANDS", "Command", "CommandCall", "Commands", "Reply", "looks_like_command"]
+__all__ = ["COMMANDS", "Command", "CommandCall", "Commands", "Reach", "Reply", "looks_like_command"]

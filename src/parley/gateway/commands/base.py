@@ -5,13 +5,19 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
+from parley.agent.budget import Budget
+from parley.agent.processes import Processes
 from parley.backends.base import ModelMenu
 from parley.gateway.approvals import Approvals
-from parley.gateway.lanes import RunningTurn
-from parley.protocol import SessionSource
+from parley.gateway.delivery import Deliveries
+from parley.gateway.lanes import Lanes, RunningTurn
+from parley.gateway.owners import Owners
+from parley.gateway.tasks import Tasks
+from parley.protocol import SessionSource, person_of
+from parley.sessions.store import SessionStore
 from parley.storage.contract import Effect, Nothing, Outcome, Said, SessionRecord, Store
 
-__all__ = ["Command", "CommandCall", "Reply", "count"]
+__all__ = ["Command", "CommandCall", "Reach", "Reply", "count"]
 
 
 def count(number: int, one: str, many: str | None = None) -> str:
@@ -20,30 +26,61 @@ def count(number: int, one: str, many: str | None = None) -> str:
 
 
 @dataclass(frozen=True, slots=True)
+class Reach:
+    """The parts of one profile that commands may look at and use."""
+
+    sessions: SessionStore
+    store: Store
+    lanes: Lanes
+    deliveries: Deliveries
+    approvals: Approvals
+    owners: Owners
+    processes: Processes
+    tasks: Tasks
+    budget: Budget
+    models: ModelMenu | None
+
+
+@dataclass(frozen=True, slots=True)
 class CommandCall:
-    """One use of a command, and what it may look at."""
+    """One use of a command: what was said, where, and what it may look at."""
 
     argument: str
     lane: str
     source: SessionSource
     session: SessionRecord
     running: RunningTurn | None
-    store: Store
-    models: ModelMenu | None
-    approvals: Approvals
+    reach: Reach
 
     @property
     def said(self) -> Said | None:
         """What the running turn has said so far."""
         return self.running.said_so_far if self.running is not None else None
 
+    @property
+    def store(self) -> Store:
+        return self.reach.store
+
+    @property
+    def models(self) -> ModelMenu | None:
+        return self.reach.models
+
+    @property
+    def person(self) -> str:
+        return person_of(self.source)
+
+    @property
+    def is_owner(self) -> bool:
+        return self.reach.owners.owns(self.source)
+
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What to answer, and what to change in the same moment."""
+    """What to answer, what to change in the same moment, and what to do once that is stored."""
 
     text: str | Callable[[Outcome], str]
     effect: Effect = field(default_factory=Nothing)
+    then: Callable[[Outcome], None] | None = None
 
     def render(self, outcome: Outcome) -> str:
         return self.text if isinstance(self.text, str) else self.text(outcome)

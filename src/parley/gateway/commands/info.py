@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import time
+
+from parley.agent.budget import describe
 from parley.gateway.commands.base import CommandCall, Reply, count
 from parley.protocol import ParleyError
 from parley.storage.contract import SetModel
+from parley.storage.hands import Payer
 
 __all__ = ["model", "status", "usage"]
 
@@ -19,6 +23,9 @@ async def status(call: CommandCall) -> Reply:
         f"Of all conversations: {health.running} running, {health.queued} waiting, "
         f"{count(health.undelivered, 'reply', 'replies')} on their way",
     ]
+    behind = len(await call.store.works(lane=call.lane))
+    if behind:
+        lines.append(f"{behind} running in the background here: `/work`")
     if health.unsure:
         lines.append(f"{len(health.unsure)} replies may not have arrived: `parley gateway status`")
     return Reply("\n".join(f"- {line}" for line in lines))
@@ -27,10 +34,15 @@ async def status(call: CommandCall) -> Reply:
 async def usage(call: CommandCall) -> Reply:
     session = call.session
     cached = f" ({session.cached_tokens:,} from cache)" if session.cached_tokens else ""
-    return Reply(
+    lines = [
         f"This conversation: {session.input_tokens:,} tokens in{cached}, "
         f"{session.output_tokens:,} out, {count(session.turns, 'turn')}."
-    )
+    ]
+    limits = call.reach.budget.limits(time.time())
+    if limits:
+        spent = await call.store.spent(Payer(call.person, session.id), limits)
+        lines += [f"- {describe(limit, used)}" for limit, used in zip(limits, spent, strict=True)]
+    return Reply("\n".join(lines))
 
 
 async def model(call: CommandCall) -> Reply:

@@ -6,22 +6,19 @@ import difflib
 import logging
 import re
 
-from parley.backends.base import ModelMenu
-from parley.gateway.approvals import Approvals
-from parley.gateway.commands import consent, conversation, info
-from parley.gateway.commands.base import Command, CommandCall, Reply
-from parley.gateway.delivery import Deliveries
-from parley.gateway.lanes import Lanes
-from parley.protocol import InboundMessage
+from parley.gateway.commands import consent, conversation, info, work
+from parley.gateway.commands.base import Command, CommandCall, Reach, Reply
+from parley.protocol import InboundMessage, ParleyError
 from parley.sessions.policy import is_trigger
-from parley.sessions.store import SessionStore
-from parley.storage.contract import Draft, InboxMessage, Outcome, Store
+from parley.storage.contract import Draft, InboxMessage, Outcome, StoreUnavailable
 
 __all__ = ["COMMANDS", "Commands", "looks_like_command"]
 
 _log = logging.getLogger("parley.commands")
 
 _SHAPE = re.compile(r"/([a-zA-Z][\w-]*)(?:\s+(.*))?\s*\Z", re.DOTALL)
+_WORD = re.compile(r"!(yes|no)(?:\s+(.*))?\s*\Z", re.DOTALL | re.IGNORECASE)
+_SAME = {"yes": "approve", "no": "deny"}
 
 
 async def _help(call: CommandCall) -> Reply:
@@ -38,8 +35,16 @@ COMMANDS: dict[str, Command] = {
         Command("help", "this list", _help),
         Command("new", "start a new conversation", conversation.new, "[TITLE]"),
         Command("stop", "stop the running answer", conversation.stop, "[all]"),
-        Command("approve", "allow what the running answer asks for", consent.approve, "[ID]"),
-        Command("deny", "refuse what the running answer asks for", consent.deny, "[ID]"),
+        Command(
+            "approve",
+            "allow what the running answer asks for; also `!yes`",
+            consent.approve,
+            "[once|session|always] [ID]",
+        ),
+        Command("deny", "refuse it; also `!no`", consent.deny, "[ID]"),
+        Command("grants", "what you allowed for good", consent.grants, "[revoke NUMBER|all]"),
+        Command("safety", "what you are asked about first", consent.safety, "[on|off NAME]"),
+        Command("work", "what runs in the background here", work.work, "[stop ID|all]"),
         Command("retry", "take back the last answer and try again", conversation.retry),
         Command("undo", "take back the last question and its answer", conversation.undo),
         Command("title", "name this conversation", conversation.title, "[TITLE]"),
@@ -53,29 +58,20 @@ COMMANDS: dict[str, Command] = {
 
 
 def looks_like_command(text: str) -> bool:
-    """`/word …`, and not a path such as `/etc/hosts`."""
-    return _SHAPE.match(text.strip()) is not None
+    """`/word …`, and not a path such as `/etc/hosts`; or `!yes`, `!no`."""
+    said = text.strip()
+    return (_SHAPE.match(said) or _WORD.match(said)) is not None
 
 
 class Commands:
     """Runs commands for one profile."""
 
-    def __init__(
-        self,
-        *,
-        sessions: SessionStore,
-        store: Store,
-        lanes: Lanes,
-        deliveries: Deliveries,
-        approvals: Approvals,
-        models: ModelMenu | None,
-    ) -> None:
-        self._sessions = sessions
-        self._store = store
-        self._lanes = lanes
-        self._deliveries = deliveries
-        self._approvals = approvals
-        self._models = models
+    def __init__(self, reach: Reach) -> None:
+        self._reach = reach
+        self._sessions = reach.sessions
+        self._store = reach.store
+        self._lanes = reach.lanes
+        self._deliveries = reach.deliveries
 
     async def recover(self) -> None:
         """Answer commands that were accepted before the gateway ended."""
@@ -85,10 +81,10 @@ class Commands:
     async def run(self, lane: str, accepted: InboxMessage) -> None:
         source = accepted.message.source
         reply = await self._reply(lane, accepted)
-        turn: list[int | None] = []
+        outcomes: list[Outcome] = []
 
         def draft(outcome: Outcome) -> Draft:
-            turn.append(outcome.stopped)
+            outcomes.append(outcome)
             return Draft(
                 dedupe=f"command:{accepted.id}",
                 source=source,
@@ -101,9 +97,11 @@ class Commands:
         leased = await self._store.answer(
             lane, accepted.id, reply.effect, draft, owner=self._lanes.owner
         )
-        for stopped in turn:
-            if stopped is not None:
-                self._lanes.cancel(lane, stopped)
+        for outcome in outcomes:
+            if outcome.stopped is not None:
+                self._lanes.cancel(lane, outcome.stopped)
+            if reply.then is not None:
+                reply.then(outcome)
         self._lanes.look_again()
         self._deliveries.hand_over(leased or [], source.platform)
 
@@ -115,26 +113,34 @@ class Commands:
         command = COMMANDS.get(name)
         if command is None:
             return Reply(_unknown(name))
-        return await command.run(
-            CommandCall(
-                argument=argument,
-                lane=lane,
-                source=accepted.message.source,
-                session=session,
-                running=self._lanes.turn_of(lane),
-                store=self._store,
-                models=self._models,
-                approvals=self._approvals,
-            )
+        call = CommandCall(
+            argument=argument,
+            lane=lane,
+            source=accepted.message.source,
+            session=session,
+            running=self._lanes.turn_of(lane),
+            reach=self._reach,
         )
+        try:
+            return await command.run(call)
+        except StoreUnavailable:
+            raise
+        except ParleyError as error:
+            return Reply(str(error))
+        except Exception:  # noqa: BLE001 - supervisor: else it would be met again at every start
+            _log.exception("command_failed", extra={"command": name, "lane": lane})
+            return Reply("That command failed inside Parley; the log has the details.")
 
     def _read(self, message: InboundMessage) -> tuple[str, str]:
         """The command's name and what follows it; a trigger of this profile is `/new`."""
         text = message.text.strip()
         if is_trigger(self._sessions.policy(message.source.platform), text):
             return "new", ""
-        shape = _SHAPE.match(text)
-        return (shape[1].lower(), (shape[2] or "").strip()) if shape else ("", "")
+        shape = _SHAPE.match(text) or _WORD.match(text)
+        if shape is None:
+            return "", ""
+        name = shape[1].lower()
+        return _SAME.get(name, name), (shape[2] or "").strip()
 
 
 def _unknown(name: str) -> str:

@@ -115,6 +115,7 @@ _KINDS: dict[str, tuple[int, str]] = {
     "timeout": (504, "upstream_timeout"),
     "broken": (502, "upstream_broken"),
     # A limit of the settings: the same request meets it again, so nothing that invites a repeat.
+    "budget": (429, "insufficient_quota"),
     "limit": (422, "limit_exceeded"),
 }
 
@@ -128,7 +129,7 @@ def failed_to_error(failed: Failed) -> ApiError:
         code=code,
         type="upstream_error" if code.startswith("upstream_") and status >= 500 else None,
         retry_after=failed.retry_after if status in {429, 503} else None,
-        headers=_DO_NOT_RETRY if failed.kind == "auth" else None,
+        headers=_DO_NOT_RETRY if failed.kind in {"auth", "budget"} else None,
     )
 
 

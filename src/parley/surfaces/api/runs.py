@@ -6,8 +6,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from typing import Final as Final_
 
+from parley.gateway.approvals import Answer
 from parley.gateway.requests import ProfileDoor
-from parley.protocol import ChatMessage, Failed, Final
+from parley.protocol import ChatMessage, Failed, Final, SessionSource
 from parley.storage.contract import RequestRecord
 from parley.surfaces.api.body import read_json
 from parley.surfaces.api.callers import Caller
@@ -108,7 +109,18 @@ async def approve(desk: Desk, request: web.Request, caller: Caller) -> web.Respo
         records, record = await _found(desk, request, caller)
         door, lane = records.door, record.lane
         runs = _runs(record, await records.last_event(id))
-    if not runs or not door.decide(lane, approval=answer.approval_id, allowed=allowed):
+    found = Answer()
+    if runs:
+        found = await door.decide(
+            lane,
+            approval=answer.approval_id,
+            allowed=allowed,
+            by=SessionSource(platform="api", user_id=caller.owner),
+            scope=answer.scope,
+        )
+    if found.refused:
+        raise ApiError.forbidden(found.refused)
+    if found.question is None:
         raise ApiError.conflict(
             "Nothing waits for this approval: it was answered, or its run has ended.",
             param="approval_id",

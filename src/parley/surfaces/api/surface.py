@@ -46,6 +46,7 @@ class ApiSurface(Surface):
 
     platform = "api"
     supports_async_delivery = False
+    shows_questions = True
     vouches = True
 
     def __init__(

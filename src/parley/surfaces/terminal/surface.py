@@ -21,6 +21,7 @@ from parley.protocol import (
     StepTaken,
     TextDelta,
     TextReset,
+    ToolCall,
     ToolFinished,
     ToolStarted,
 )
@@ -50,6 +51,8 @@ _log = logging.getLogger("parley.terminal")
 
 _SHOWN_WITHIN = 10.0
 _MOST_UNREAD = 4 * 1024 * 1024
+_TELLING = ("command", "path", "url", "query", "pattern", "goal", "name", "action")
+_LONGEST_TOLD = 60
 
 
 class TerminalSurface(Surface):
@@ -58,6 +61,7 @@ class TerminalSurface(Surface):
     platform = "terminal"
     knows_repeats = True
     can_ask = True
+    shows_questions = True
     vouches = True
 
     def __init__(self, path: Path) -> None:
@@ -267,15 +271,24 @@ def _as_frame(live: LiveEvent) -> Show | None:
         case StepTaken():
             return Show(live.turn, "step")
         case ToolStarted(call=call):
-            return Show(live.turn, "tool", call.name)
+            return Show(live.turn, "tool", _told(call))
         case ToolFinished(call=call, ok=ok):
-            return Show(live.turn, "tool_done", call.name, ok)
+            return Show(live.turn, "tool_done", _told(call), ok)
         case ApprovalAsked(question=question, id=approval):
-            return Show(live.turn, "asks", f"{question} (`/approve {approval}` or `/deny`)")
+            return Show(live.turn, "asks", f"{question} (`!yes` or `!no`; `{approval}`)")
         case TurnEnded(stopped=stopped):
             return Show(live.turn, "ended", "stopped" if stopped else "")
         case _:
             return None
+
+
+def _told(call: ToolCall) -> str:
+    """A call in a few words: the tool, and the beginning of what it is used on."""
+    found = (call.arguments.get(name) for name in _TELLING)
+    what = next((value for value in found if isinstance(value, str) and value.strip()), "")
+    flat = "".join(each if each.isprintable() else " " for each in " ".join(what.split()))
+    short = flat if len(flat) <= _LONGEST_TOLD else flat[: _LONGEST_TOLD - 1] + "…"
+    return f"{call.name} {short}".strip()
 
 
 def _is_owner(writer: asyncio.StreamWriter) -> bool:

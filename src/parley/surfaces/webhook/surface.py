@@ -26,6 +26,7 @@ class WebhookSurface(Surface):
 
     platform = PLATFORM
     knows_repeats = True
+    can_ask = True
     vouches = True
 
     def __init__(

@@ -79,6 +79,9 @@ class ApprovalRequest(WireModel):
 
     approval_id: str = Field(description="The `id` of the question.", min_length=1, max_length=256)
     decision: Decision
+    scope: Literal["once", "session", "always"] = Field(
+        "once", description="How far a yes reaches: for this exact call, once or from now on."
+    )
 
 
 def read_run(body: object, keep: Keeper, *, continued: bool = False) -> ParsedRequest:

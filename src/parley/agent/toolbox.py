@@ -1,0 +1,166 @@
+"""All tools of one profile, and which of them a turn is offered."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import difflib
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from parley.agent.sandbox import Sandbox, find_sandbox
+from parley.agent.skills import Skills
+from parley.agent.tools import TOOLS, Tool
+from parley.config.settings import Settings
+from parley.profiles import Profile
+from parley.protocol import ParleyError, Request
+
+if TYPE_CHECKING:
+    from parley.agent.mcp import McpServers
+    from parley.agent.tools.files import FileHand
+
+__all__ = ["Toolbox"]
+
+_MCP: Final = "mcp"
+_NOT_IN_A_TASK: Final = frozenset({"clarify", "delegate_task", "schedule", "send_message"})
+_FIRST_WAIT: Final = 2.0
+
+
+class Toolbox:
+    """Made once for a profile; `close` ends what its tools started."""
+
+    def __init__(
+        self,
+        profile: Profile,
+        settings: Settings,
+        *,
+        secret: Callable[[str], str | None],
+        environment: Mapping[str, str],
+    ) -> None:
+        self._settings = settings
+        self._sandbox = sandbox = partial(find_sandbox, settings.terminal.sandbox)
+        self.skills = Skills(profile.home / "skills")
+        self._hand = _file_hand(profile, sandbox, environment)
+        self._tools = _built_in(settings, secret, self._hand, self.skills)
+        self._servers = _servers(profile, settings, secret, environment)
+        self._picked: dict[str, tuple[frozenset[str], dict[str, Tool[Any]]]] = {}
+        self._waited = False
+        self._probe: asyncio.Task[None] | None = None
+        self._pick(settings.agent.tools, "agent.tools")
+        for surface, names in settings.agent.surfaces.items():
+            self._pick(names, f"agent.surfaces.{surface}")
+
+    def start(self) -> None:
+        """Begin to reach MCP servers, and come back at once."""
+        if self._servers is not None:
+            self._servers.start()
+
+    async def ready(self) -> None:
+        """Before the first turn: find out what the sandbox can do, give MCP servers a moment."""
+        if self._waited:
+            return
+        self._waited = True
+        # Not waited for: the model is asked first, and only then a command may be run.
+        self._probe = asyncio.create_task(asyncio.to_thread(self._look_at_sandbox))
+        if self._servers is not None:
+            await self._servers.ready(_FIRST_WAIT)
+
+    def _look_at_sandbox(self) -> None:
+        with contextlib.suppress(ParleyError):  # told when a command is to be run
+            self._sandbox()
+
+    def offered(self, platform: str, request: Request | None) -> Mapping[str, Tool[Any]]:
+        """What a turn there may use, in a stable order."""
+        behalf = request.behalf if request is not None else None
+        tools = self._of_surface(platform if behalf is None else behalf.platform)
+        if behalf is not None:
+            tools = {name: each for name, each in tools.items() if name not in _NOT_IN_A_TASK}
+        if request is not None and request.allowed is not None:
+            tools = {name: each for name, each in tools.items() if name in request.allowed}
+        if "read_skill" in tools and not self.skills.listing():
+            tools = {name: each for name, each in tools.items() if name != "read_skill"}
+        return tools
+
+    def health(self) -> str | None:
+        """What is wrong, in a sentence; None when nothing is known to be."""
+        faults = self._servers.health() if self._servers is not None else {}
+        return " ".join(f"MCP server `{name}`: {fault}" for name, fault in faults.items()) or None
+
+    async def close(self) -> None:
+        if self._probe is not None:
+            await asyncio.wait([self._probe])
+        await self._hand.close()
+        if self._servers is not None:
+            await self._servers.close()
+
+    def _of_surface(self, platform: str) -> Mapping[str, Tool[Any]]:
+        agent = self._settings.agent
+        names = agent.surfaces.get(platform, agent.tools)
+        known = self._picked.get(platform)
+        if known is None:
+            known = self._picked[platform] = (frozenset(names), self._pick(names, "agent.tools"))
+        if self._servers is None or _MCP not in known[0]:
+            return known[1]
+        far = {each.name: each for each in self._servers.tools() if each.name not in known[1]}
+        return {**known[1], **far}
+
+    def _pick(self, names: list[str], setting: str) -> dict[str, Tool[Any]]:
+        chosen = {}
+        for name in sorted(set(names) - {_MCP}):
+            if name not in self._tools:
+                near = difflib.get_close_matches(name, [*self._tools, _MCP], n=1)
+                meant = f"; did you mean `{near[0]}`?" if near else "."
+                raise ParleyError(f"There is no tool `{name}` (setting {setting}){meant}")
+            chosen[name] = self._tools[name]
+        return chosen
+
+
+def _built_in(
+    settings: Settings,
+    secret: Callable[[str], str | None],
+    hand: FileHand,
+    skills: Skills,
+) -> dict[str, Tool[Any]]:
+    from parley.agent.tools.clarify import clarify
+    from parley.agent.tools.delegate import delegate_task
+    from parley.agent.tools.files import file_tools
+    from parley.agent.tools.messages import send_message
+    from parley.agent.tools.schedule import schedule
+    from parley.agent.tools.skills import skill_tools
+    from parley.agent.tools.terminal import terminal_tools
+    from parley.agent.tools.todo import todo
+    from parley.agent.tools.transcripts import session_search
+    from parley.agent.tools.web import web_tools
+
+    found: tuple[Tool[Any], ...] = (
+        *(clarify, delegate_task, schedule, send_message, session_search, todo),
+        *file_tools(hand),
+        *skill_tools(skills),
+        *terminal_tools(settings.terminal),
+        *web_tools(settings.web, secret),
+        *TOOLS.values(),
+    )
+    return {each.name: each for each in found}
+
+
+def _file_hand(
+    profile: Profile, sandbox: Callable[[], Sandbox], environment: Mapping[str, str]
+) -> FileHand:
+    from parley.agent.tools.files import FileHand
+
+    return FileHand(profile.workspace, sandbox=sandbox, environment=environment)
+
+
+def _servers(
+    profile: Profile,
+    settings: Settings,
+    secret: Callable[[str], str | None],
+    environment: Mapping[str, str],
+) -> McpServers | None:
+    wanted = {name: each for name, each in settings.mcp.items() if each.enabled}
+    if not wanted:
+        return None
+    from parley.agent.mcp import McpServers
+
+    return McpServers(profile, wanted, secret=secret, environment=environment)

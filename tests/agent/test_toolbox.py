@@ -1,0 +1,103 @@
+"""Which tools a turn is offered, and what the model is told of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from parley.agent.toolbox import Toolbox
+from parley.config import Settings
+from parley.config.settings import DEFAULT_TOOLS
+from parley.profiles import Profile
+from parley.protocol import Behalf, ChatMessage, ParleyError, Request, ToolCall
+from tests.agent.builders import context
+
+_NEVER_IN_A_TASK = {"clarify", "delegate_task", "schedule", "send_message"}
+
+
+@asynccontextmanager
+async def a_toolbox(home: Path, **settings: Any) -> AsyncIterator[Toolbox]:
+    made = make(home, settings)
+    try:
+        yield made
+    finally:
+        await made.close()
+
+
+def make(home: Path, settings: Mapping[str, Any]) -> Toolbox:
+    checked = Settings.model_validate(settings)
+    profile = Profile("default", home)
+    return Toolbox(profile, checked, secret=lambda _: None, environment={})
+
+
+def a_task(platform: str = "desk", allowed: tuple[str, ...] | None = None) -> Request:
+    behalf = Behalf("desk:ann", "s1", platform)
+    return Request("r1", (ChatMessage("user", "go"),), allowed=allowed, behalf=behalf)
+
+
+async def test_every_tool_of_the_default_is_there_in_a_stable_order(tmp_path: Path) -> None:
+    (tmp_path / "skills" / "tea").mkdir(parents=True)
+    (tmp_path / "skills" / "tea" / "SKILL.md").write_text("---\ndescription: tea\n---\nHot water.")
+    async with a_toolbox(tmp_path) as box:
+        assert list(box.offered("desk", None)) == sorted(set(DEFAULT_TOOLS) - {"mcp"})
+
+
+async def test_without_a_skill_there_is_no_tool_to_read_one(tmp_path: Path) -> None:
+    async with a_toolbox(tmp_path) as box:
+        assert "read_skill" not in box.offered("desk", None)
+
+
+async def test_the_model_is_told_little_of_all_of_them(tmp_path: Path) -> None:
+    async with a_toolbox(tmp_path) as box:
+        told = [tool.spec.to_dict() for tool in box.offered("desk", None).values()]
+    assert len(json.dumps(told)) < 7_200
+
+
+async def test_a_tools_schema_is_a_plain_object(tmp_path: Path) -> None:
+    async with a_toolbox(tmp_path) as box:
+        tools = box.offered("desk", None)
+    for name, tool in tools.items():
+        spec = tool.spec
+        assert spec.name == name
+        assert spec.description
+        assert spec.parameters["type"] == "object"
+        assert spec.parameters["additionalProperties"] is False
+        assert '"title"' not in json.dumps(spec.parameters)
+        assert "$ref" not in json.dumps(spec.parameters)
+
+
+async def test_an_argument_nobody_knows_is_named(tmp_path: Path) -> None:
+    async with a_toolbox(tmp_path) as box:
+        tools = box.offered("desk", None)
+    for name, tool in tools.items():
+        result = await tool.run(ToolCall("c1", name, {"nonsense": 1}), context())
+        assert not result.ok
+        assert "`nonsense`" in result.text
+
+
+async def test_a_surface_has_its_own_tools(tmp_path: Path) -> None:
+    agent = {"tools": ["now", "todo"], "surfaces": {"webhook": ["now"]}}
+    async with a_toolbox(tmp_path, agent=agent) as box:
+        assert list(box.offered("desk", None)) == ["now", "todo"]
+        assert list(box.offered("webhook", None)) == ["now"]
+
+
+async def test_a_task_may_use_no_tool_that_its_parent_is_not_offered(tmp_path: Path) -> None:
+    agent = {"surfaces": {"webhook": ["now", "delegate_task"], "task": list(DEFAULT_TOOLS)}}
+    async with a_toolbox(tmp_path, agent=agent) as box:
+        assert list(box.offered("task", a_task("webhook"))) == ["now"]
+        assert not _NEVER_IN_A_TASK & set(box.offered("task", a_task("desk")))
+        assert list(box.offered("task", a_task("desk", ("now", "clarify")))) == ["now"]
+
+
+@pytest.mark.parametrize("where", ["tools", "surfaces"])
+def test_a_tool_that_is_not_there_is_named_with_the_nearest(tmp_path: Path, where: str) -> None:
+    names = ["read_fil"]
+    agent = {"tools": names} if where == "tools" else {"surfaces": {"webhook": names}}
+    with pytest.raises(ParleyError, match=r"no tool `read_fil` .* did you mean `read_file`\?"):
+        make(tmp_path, {"agent": agent})
