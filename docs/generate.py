@@ -122,7 +122,7 @@ def _cells(path: tuple[str, ...], field: dict[str, Any]) -> Iterator[str]:
     if "default" not in field:
         yield "required"
     else:
-        yield "" if default in (None, []) else f"`{_as_yaml(default)}`"
+        yield "" if default in (None, [], {}) else f"`{_as_yaml(default)}`"
     yield str(field.get("description", ""))
     yield f"`{variable}`" if variable else ""
 
@@ -130,7 +130,7 @@ def _cells(path: tuple[str, ...], field: dict[str, Any]) -> Iterator[str]:
 def _variable_of(path: tuple[str, ...]) -> str | None:
     """The variable above this setting; not every setting can be said in one."""
     leaf = dict(leaves(["NAME"])).get(path)
-    return None if leaf is None or _listed(leaf) else env_name(path)
+    return None if leaf is None or leaf.is_mapping or _listed(leaf) else env_name(path)
 
 
 def _listed(leaf: Leaf) -> type[BaseModel] | None:
@@ -153,11 +153,12 @@ def _wants(field: dict[str, Any]) -> str:
         "integer": "a whole number",
         "number": "a number",
         "array": "a list",
+        "object": "names with values",
     }[field["type"]]
     low, high = field.get("minimum"), field.get("maximum")
     if low is not None and high is not None:
-        return f"{words}, {low:g} to {high:g}"
-    return f"{words}, {low:g} or more" if low is not None else words
+        return f"{words}, {low:.15g} to {high:.15g}"
+    return f"{words}, {low:.15g} or more" if low is not None else words
 
 
 def _as_yaml(value: object) -> str:

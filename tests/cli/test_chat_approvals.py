@@ -36,10 +36,10 @@ def test_a_person_is_asked_and_allows_it(household: Household, deeds: Path, stag
         screen.expect(PROMPT)
         screen.send("please" + ENTER)
         see(screen, "May I use `deed` with")
-        screen.expect("/approve (appr_[0-9a-f]+)")
+        screen.expect("(appr_[0-9a-f]{12})")
         assert isinstance(screen.match, re.Match)
         assert not deeds.exists()
-        screen.send(f"/approve {screen.match[1]}" + ENTER)
+        screen.send(f"!yes {screen.match[1]}" + ENTER)
         see(screen, "It is done.")
         leave(screen)
     assert deeds.read_text() == "sink\n"

@@ -8,6 +8,7 @@ from pathlib import Path
 import pexpect
 import pytest
 
+from parley.config.settings import DEFAULT_TOOLS
 from tests.cli.shell import Shell
 
 
@@ -20,7 +21,7 @@ def shell(tmp_path: Path) -> Shell:
 
 def test_get_shows_a_setting_a_section_or_everything(shell: Shell) -> None:
     assert shell.run("config", "get", "gateway.port").stdout == "8642\n"
-    assert shell.run("config", "get", "agent.tools").stdout == "now, read_file\n"
+    assert shell.run("config", "get", "agent.tools").stdout == ", ".join(DEFAULT_TOOLS) + "\n"
     assert shell.run("config", "get", "log").stdout == "level: info\n"
     everything = shell.run("config", "get").stdout
     assert "gateway:\n  host: 127.0.0.1\n  port: 8642\n" in everything

@@ -16,6 +16,7 @@ from parley.storage.sqlite import SqliteStore
 from tests.builders import PLATFORM, an_end, say
 from tests.cli.command import Parley
 from tests.cli.profile_homes import made, named, refused, said, said_in
+from tests.storage.conformance.base import a_work
 
 
 @pytest.fixture
@@ -36,9 +37,12 @@ def test_an_export_has_all_but_keys_logs_and_what_runs(parley: Parley, tmp_path:
     said_in(profile, "hello")
     for name in (".env", ".env.bak"):
         (profile.home / name).write_text("OPENAI_API_KEY=a-canary\n")
-    for folder in (profile.logs, profile.run):
+    for folder in (profile.logs, profile.run, profile.home / "processes"):
         folder.mkdir()
         (folder / "file").write_text("x")
+    server = profile.home / "mcp" / "mail"
+    server.mkdir(parents=True)
+    (server / "token.json").write_text("a-canary")
     (profile.memory / "note.md").write_text("note")
     os.mkfifo(profile.workspace / "pipe")
     (profile.workspace / "away").symlink_to("/etc")
@@ -67,11 +71,15 @@ def test_an_export_has_all_but_keys_logs_and_what_runs(parley: Parley, tmp_path:
 def test_keys_go_along_when_they_are_asked_for(parley: Parley, tmp_path: Path) -> None:
     profile = made(parley, "coder")
     profile.env_file.write_text("OPENAI_API_KEY=a-canary\n")
+    server = profile.home / "mcp" / "mail"
+    server.mkdir(parents=True)
+    (server / "token.json").write_text("a-canary")
     archive = tmp_path / "it.tar.gz"
     done = parley.run("profile", "export", "coder", str(archive), "--with-secrets")
     assert done.stdout == "Profile `coder` is in ~/it.tar.gz, with its keys.\n"
     back = parley.run("profile", "import", str(archive), "--name", "copy")
     copy = named(parley, "copy")
+    assert (copy.home / "mcp" / "mail" / "token.json").read_text() == "a-canary"
     assert copy.env_file.read_text() == "OPENAI_API_KEY=a-canary\n"
     assert stat.S_IMODE(copy.env_file.stat().st_mode) == 0o600
     assert "canary" not in done.stdout + done.stderr + back.stdout + back.stderr
@@ -120,7 +128,8 @@ async def _under_way(profile: Profile) -> None:
         await say(store, "second")
         [claim] = await store.claim("one", 1, [PLATFORM])
         await say(store, "third")
-        await store.begin_work("w", lane="c1", session=claim.session, owner="one")
+        session = await store.session_of(claim.lane)
+        assert session is not None and await store.begin_work(a_work("w", session))
     finally:
         await store.close()
 

@@ -215,6 +215,7 @@ async def test_a_server_that_runs_on_this_machine_is_offered(shell: Shell) -> No
         terminal.expect("Which model")
         choose(terminal, "second")
         terminal.expect("Saved. ollama answers from now on")
+        terminal.expect_exact("work on files in ~/.parley/workspace: see `parley tools`.")
         terminal.expect(pexpect.EOF)
 
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 import subprocess
 import sys
@@ -119,6 +120,41 @@ def test_however_it_is_written_it_can_be_changed(profile: Profile, text: str) ->
     assert all(comment in read(profile) for comment in comments)
     unset_value(profile, "gateway.port")
     assert get_value(profile, "gateway.port", {}) == 8642
+
+
+def test_a_value_under_a_name_of_ones_own_can_be_set_and_unset(profile: Profile) -> None:
+    profile.config_file.write_text("agent:\n  safety:\n    # mine\n    email-send: true\n")
+    assert set_value(profile, "agent.safety.file-delete", "no") is False
+    assert set_value(profile, "agent.surfaces.webhook", "now, web_fetch") == ["now", "web_fetch"]
+    assert get_value(profile, "agent.surfaces.webhook") == ["now", "web_fetch"]
+    assert "# mine" in profile.config_file.read_text()
+    settings = load_settings(profile, {})
+    assert settings.agent.safety == {"email-send": True, "file-delete": False}
+    assert unset_value(profile, "agent.safety.file-delete")
+    assert load_settings(profile, {}).agent.safety == {"email-send": True}
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "told"),
+    [
+        ("agent.safety.file-delete", "perhaps", "`agent.safety.file-delete` wants `true` or"),
+        ("agent.safety", "off", "`agent.safety` holds names with values; set one, as"),
+        ("agent.safety.file-delete.more", "no", "Unknown setting `agent.safety.file-delete.more`"),
+        ("prices.large.input", "1", "`prices.large.output` is needed as well: write both"),
+    ],
+)
+def test_what_does_not_fit_under_a_name_is_told(
+    profile: Profile, path: str, value: str, told: str
+) -> None:
+    write(profile, COMMENTED)
+    with pytest.raises(ConfigError, match=re.escape(told)):
+        set_value(profile, path, value)
+    assert read(profile) == COMMENTED
+
+
+def test_a_section_of_names_may_be_left_empty(profile: Profile) -> None:
+    profile.config_file.write_text("agent:\n  safety:\n    # email-send: false\nmcp:\n")
+    assert load_settings(profile, {}).agent.safety == {}
 
 
 def test_crlf_stays_crlf(profile: Profile) -> None:

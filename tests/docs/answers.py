@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from tests.docs.deeds import answer_deeds
 from tests.servers.scripted_reply import Reply
 
 __all__ = ["answer_examples"]
@@ -21,6 +22,9 @@ _STORY = " ".join(f"And then, on day {day}, they sailed on." for day in range(1,
 
 def answer_examples(asked: Mapping[str, Any]) -> Reply | None:
     """The reply to the last words of a conversation; to a question not known here, none."""
+    deed = answer_deeds(asked)
+    if deed is not None:
+        return deed
     *before, last = asked["messages"]
     if last["role"] == "tool":
         return Reply(f"It is {last['content']} in Paris.")

@@ -10,6 +10,7 @@ from itertools import zip_longest
 from pathlib import Path
 
 __all__ = [
+    "HANDS_PAGES",
     "PROGRAM_PAGES",
     "REPOSITORY",
     "Fence",
@@ -25,7 +26,9 @@ __all__ = [
 ]
 
 REPOSITORY = Path(__file__).parents[2]
-PROGRAM_PAGES = [REPOSITORY / "docs" / name for name in ("api.md", "proxy.md")]
+HANDS_PAGES = [REPOSITORY / "docs" / name for name in ("tools.md", "safety.md")]
+"""Pages whose examples want a sandbox as well."""
+PROGRAM_PAGES = [*(REPOSITORY / "docs" / name for name in ("api.md", "proxy.md")), *HANDS_PAGES]
 """Pages whose examples want a model that does exactly as the page says."""
 _FENCE = re.compile(r"^(?P<ticks>```+)(?P<language>\w*)\n(?P<body>.*?)^(?P=ticks)$", re.M | re.S)
 _ANYTHING = "…"

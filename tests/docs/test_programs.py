@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
+from parley.agent.sandbox import find_sandbox
 from tests.docs.answers import answer_examples
-from tests.docs.pages import PROGRAM_PAGES, Step, name_of, steps
+from tests.docs.pages import HANDS_PAGES, PROGRAM_PAGES, Step, name_of, steps
 from tests.docs.reader import Reader, free_port
 from tests.servers.scripted_model import ScriptedModel
 from tests.servers.scripted_reply import Reply
@@ -33,6 +34,8 @@ def stage() -> Callable[[Mapping[str, Any]], Reply | None]:
 def test_the_examples_for_programs_do_what_they_say(
     page: Path, tmp_path: Path, far_model: ScriptedModel
 ) -> None:
+    if page in HANDS_PAGES and not find_sandbox("auto").contains:
+        pytest.skip("bubblewrap does not work on this machine")
     (tmp_path / "square.png").write_bytes(base64.b64decode(_RED))
     found = steps(page.read_text())
     port = free_port()

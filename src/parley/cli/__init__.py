@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 
 __all__ = ["VERBS", "build_command", "run"]
 
-VERBS = ("chat", "setup", "doctor", "gateway", "model", "config", "sessions", "profile", "keys")
+VERBS = (
+    *("chat", "setup", "doctor", "gateway", "model", "tools", "config", "sessions", "profile"),
+    "keys",
+)
 _COMPLETION = "_PARLEY_COMPLETE"
 
 

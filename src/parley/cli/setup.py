@@ -43,6 +43,8 @@ def setup(
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
     """Choose the model that answers; it is tried with a live call before anything is saved."""
+    from parley.config.errors import shown
+
     profile = current_profile()
     given = (model, base_url, key_env, key_stdin or None)
     try:
@@ -74,6 +76,9 @@ def setup(
         )
     else:
         typer.echo(f"Saved. {choice.provider} answers from now on: try `parley chat`.")
+        if choice.provider != "local":  # whose usual models are too small for tools
+            workspace = shown(profile.workspace)
+            typer.echo(f"It can run commands and work on files in {workspace}: see `parley tools`.")
 
 
 def _from_flags(

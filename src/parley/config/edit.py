@@ -134,6 +134,8 @@ def _typed(path: SettingPath, value: Value) -> Value:
     assert isinstance(spot, Leaf)
     for text in _texts(value):
         _refuse_odd_text(setting, text)
+    if spot.is_mapping and isinstance(value, str):
+        raise ConfigError(f"`{setting}` holds names with values; set one, as `{setting}.NAME`.")
     if spot.holds_sections and isinstance(value, str):
         value = _sections(setting, value)
     elif spot.is_list and isinstance(value, str):
@@ -149,6 +151,10 @@ def _typed(path: SettingPath, value: Value) -> Value:
             number, *names = first["loc"][len(path) :]
             what = ".".join(map(str, names)) or "it"
             fault = f"In `{setting}`, number {int(number) + 1}: {_fault_in(what, first)}"
+            raise ConfigError(fault) from None
+        if first["type"] == "missing":
+            also = ".".join(map(str, first["loc"]))
+            fault = f"`{also}` is needed as well: write both into `config.yaml`."
             raise ConfigError(fault) from None
         raise ConfigError(f"`{setting}` wants {wanted(first)}, not {found(value)}.") from None
     return _walk(settings.model_dump(mode="json", exclude_none=spot.holds_sections), path)

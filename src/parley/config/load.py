@@ -14,7 +14,7 @@ from parley.config.env_file import read_env_file
 from parley.config.errors import ConfigError, Fault, nearest, shown
 from parley.config.faults import describe_fault, found
 from parley.config.gateway import NAMED_VARIABLES, lift_multiplex
-from parley.config.schema import Leaf, Section, Table, env_name, leaves, spot_at
+from parley.config.schema import Leaf, Table, env_name, leaves, spot_at
 from parley.config.settings import BUILT_IN_PROVIDERS, PROVIDER_NAME, GatewayConfig, Settings
 from parley.profiles import Profile, default_profile
 
@@ -140,9 +140,10 @@ def _put(values: dict[str, Value], path: SettingPath, text: str) -> None:
 def _fill_empty(values: dict[str, Value], path: SettingPath = ()) -> None:
     """A section with nothing under it (all of it a comment, say) is an empty one."""
     for name, value in values.items():
-        if not isinstance(spot_at((*path, name)), Section | Table):
+        spot = spot_at((*path, name))
+        if isinstance(spot, Leaf) and not spot.is_mapping:
             continue
-        if value is None:
+        if value is None and spot is not None:
             values[name] = {}
         elif isinstance(value, dict):
             _fill_empty(value, (*path, name))

@@ -49,6 +49,15 @@ class Leaf:
         held = typing.get_args(self.field.annotation)
         return self.is_list and isinstance(held[0], type) and issubclass(held[0], BaseModel)
 
+    @property
+    def is_mapping(self) -> bool:
+        """Whether plain values stand in it under names that a person chooses."""
+        return typing.get_origin(self.field.annotation) is dict
+
+    def entry(self) -> Leaf:
+        """One value of a mapping."""
+        return Leaf(FieldInfo.from_annotation(typing.get_args(self.field.annotation)[1]))
+
 
 Spot: TypeAlias = Section | Table | Leaf
 
@@ -64,6 +73,8 @@ def spot_at(path: Sequence[str]) -> Spot | None:
             spot = found
         elif isinstance(spot, Table) and PROVIDER_NAME.fullmatch(name):
             spot = Section(spot.model)
+        elif isinstance(spot, Leaf) and spot.is_mapping and name:
+            spot = spot.entry()
         else:
             return None
     return spot

@@ -8,12 +8,15 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
 
 from parley.cli._checks.api import check_api
+from parley.cli._checks.budgets import check_budgets, check_owners
 from parley.cli._checks.database import check_database
 from parley.cli._checks.far_end import check_far_end
 from parley.cli._checks.finding import Finding, fault
 from parley.cli._checks.gateway import check_gateway
 from parley.cli._checks.machine import check_disk, check_home, check_log, check_programs
+from parley.cli._checks.mcp import check_mcp
 from parley.cli._checks.models import check_local_model, check_providers
+from parley.cli._checks.sandbox import check_sandbox
 from parley.cli._checks.settings import Ground, read_ground
 from parley.cli._plain import one_line
 from parley.config.redact import Redactor, secret_values
@@ -42,10 +45,14 @@ async def examine(profile: Profile, *, offline: bool) -> AsyncIterator[list[Find
         _supervised("database", asyncio.to_thread(check_database, profile)),
         _supervised("gateway", on_ground(check_gateway)),
         _supervised("api", on_ground(lambda ground: asyncio.to_thread(check_api, ground))),
+        _supervised("sandbox", on_ground(lambda ground: asyncio.to_thread(check_sandbox, ground))),
+        _supervised("owners", on_ground(lambda ground: asyncio.to_thread(check_owners, ground))),
+        _supervised("budgets", on_ground(lambda ground: asyncio.to_thread(check_budgets, ground))),
         _supervised(
             "local model", on_ground(lambda ground: asyncio.to_thread(check_local_model, ground))
         ),
         _supervised("provider", on_ground(lambda ground: check_providers(ground, offline=offline))),
+        _supervised("mcp", on_ground(lambda ground: check_mcp(ground, offline=offline))),
         _supervised(
             "remote agent", on_ground(lambda ground: check_far_end(ground, offline=offline))
         ),
