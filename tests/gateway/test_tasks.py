@@ -12,8 +12,9 @@ import pytest
 from parley.protocol import SessionSource
 from parley.sessions.key import build_session_key
 from parley.storage.contract import TurnResult
-from parley.storage.hands import Limit, Payer
+from parley.storage.hands import Limit, Payer, Work
 from tests.agent.processes.house import needs_bubblewrap
+from tests.gateway.desk import at
 from tests.gateway.house import House
 from tests.gateway.workshop import (
     Scenes,
@@ -347,3 +348,21 @@ async def test_several_may_wait_for_the_same_task(house: House, scenes: Scenes) 
     assert (await tasks.result(work.id)).result == "gold"
     go_on.set()
     await until(lambda: desk.texts() == ["they dig", "they found gold"])
+
+
+async def test_a_task_whose_parent_is_gone_after_a_restart_is_not_run(
+    house: House, scenes: Scenes
+) -> None:
+    desk = await house.open()
+    await desk.ask("hello")
+    assert house.store is not None
+    session = await house.session()
+    body = {"goal": "swim", "user": "desk:ann", "platform": "desk", "tools": None, "turn": 1}
+    lost = Work("task_1", "task", session.lane, session.id, 0, at("one"), notify=False, body=body)
+    assert await house.store.begin_work(lost)
+    await house.close()
+    asked = len(house.model.requests)
+    await house.open()
+    await _until_no_work(house)
+    assert [work.state for work in await works(house)] == ["stopped"]
+    assert len(house.model.requests) == asked

@@ -112,7 +112,7 @@ class TurnHands:
         if self._source.platform == TASK_PLATFORM:
             raise ToolError("A delegated task cannot delegate further.")
         tasks = self._lender.tasks
-        work = self._work(id, "task", notify=background, body={})
+        work = self._work(id, "task", notify=background, body={"turn": self._claim.turn})
         behalf = Behalf(self.person, self._claim.session, self._source.platform)
         try:
             begun = await tasks.begin(work, goal, behalf=behalf, tools=tools)

@@ -64,7 +64,7 @@ class Tasks:
         """Once under its id; the row comes first, so that a task is never without one."""
         allowed = None if tools is None else list(tools)
         body = {"goal": goal, "user": behalf.user, "platform": behalf.platform, "tools": allowed}
-        work = replace(work, body=body)
+        work = replace(work, body={**work.body, **body})
         await until_stored(partial(self._store.begin_work, work))
         await self._submit(work)
         return work
@@ -84,7 +84,13 @@ class Tasks:
         return _as_result(id, found)
 
     async def take_up(self, work: Work) -> None:
-        """After a restart: submit what was never submitted, and see to its end."""
+        """After a restart: submit what was never submitted, and see to its end.
+
+        One that nobody waits for any more, and nobody is to be told of, is not worth its money.
+        """
+        if not work.notify and not await self._store.is_running(work.body["turn"]):
+            await self.stop(work)
+            return
         if await self._look(work) is None:
             await self._submit(work)
         await self.follow(work)
@@ -98,10 +104,12 @@ class Tasks:
         if work.notify and work.id not in self._stopped:
             told = _as_result(work.id, found)
             await self._report(work, task_report(work, told.result or "", ok=told.ok))
+        self._stopped.discard(work.id)
         await self._finish(work, found)
 
     async def stop(self, work: Work) -> None:
-        self._stopped.add(work.id)
+        if work.notify:
+            self._stopped.add(work.id)
         await self._lanes.stop(self._lane(work.id), drop_queued=True)
         await until_stored(partial(self._store.end_work, work.id, "stopped"))
         self._wake(work.id)

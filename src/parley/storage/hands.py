@@ -235,6 +235,9 @@ class HandsStore(Protocol):
     ) -> bool:
         """The work is over, which is a use of its session; False when it was before."""
 
+    async def is_running(self, turn: int) -> bool:
+        """Whether a turn is under way, or is to be resumed."""
+
     async def prune_work(self, before: float) -> int:
         """Forget what ended before that time, and what was asked and decided before it."""
 

@@ -58,6 +58,9 @@ class SqliteHands:
             lambda db: works.end(db, id, state, result, now=time.time())
         )
 
+    async def is_running(self, turn: int) -> bool:
+        return await self._engine.read(lambda db: works.is_running(db, turn))
+
     async def prune_work(self, before: float) -> int:
         return await self._engine.write(lambda db: works.prune(db, before))
 
