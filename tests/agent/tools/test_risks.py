@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 
 import pytest
 from hypothesis import given
@@ -82,3 +83,22 @@ def test_code_is_one_piece_of_markdown_whatever_is_in_it(text: str) -> None:
     inside = shown[fence.end() : -fence.end()]
     assert inside in (text, f" {text} ")
     assert fence[0] not in re.findall("`+", inside)
+
+
+@pytest.mark.parametrize(
+    "piece",
+    ["\n", "\n ", "{", "x{", "|", "|/", "git ", "git branch ", "git reset ", "rsync ", "do "],
+)
+def test_looking_at_a_long_command_does_not_take_longer_than_it_is_long(piece: str) -> None:
+    def seconds(length: int) -> float:
+        command = (piece * length)[:length]
+        began = time.process_time()
+        risks_of(command)
+        return time.process_time() - began
+
+    # By the square of the length it would take minutes.
+    assert seconds(100_000) < 5
+
+
+def test_a_backslash_before_a_line_hides_no_word_of_it() -> None:
+    assert "file-delete" in risks_of("a\\\\\nrm x")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import time
@@ -56,9 +57,13 @@ def hands_of(context: ToolContext) -> Hands:
 
 async def shown(processes: Processes, id: str, lines: int | None = None) -> Output:
     """The end of what a process printed; all lines that are asked for, else a modest part."""
+    output = await processes.output(id, _MOST_SHOWN if lines is None else _MOST_READ)
+    return await asyncio.to_thread(_last, output, lines)
+
+
+def _last(output: Output, lines: int | None) -> Output:
     from parley.agent.processes import Output
 
-    output = await processes.output(id, _MOST_SHOWN if lines is None else _MOST_READ)
     text = output.text
     if lines is not None:
         text = "".join(text.splitlines(keepends=True)[-lines:])

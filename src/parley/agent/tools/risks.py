@@ -38,20 +38,28 @@ _POST_HOSTS = re.compile(
     r"api\.(twitter|x|linkedin|telegram|tumblr)\.(com|org)|bsky\.social|graph\.facebook\.com"
     r"|oauth\.reddit\.com|hooks\.slack\.com|discord(app)?\.com/api|/api/v\d/statuses"
 )
-_TWO_WORDS = re.compile(
-    r"\bgit\b[^;|&\n]*\b(clean|rm)\b|\bgit\b[^;|&\n]*\b(reset\b[^;|&\n]*--hard|branch\b.*-D)"
-    r"|\brsync\b[^;|&\n]*--del|\bmkfs|\bos\.remove\b|\bFile\.delete\b|\bfs\.rm\b"
-)
+# Each of these is looked for in what stands before the next `;`, `|`, `&` or line: from one end of
+# it to the other once, whatever it holds.
+_GIT = re.compile(r"\bgit\b")
+_RSYNC = re.compile(r"\brsync\b")
+_GIT_DELETES = re.compile(r"\b(?:clean|rm)\b")
+_GIT_RESET = re.compile(r"\breset\b")
+_GIT_BRANCH = re.compile(r"\bbranch\b")
+_DELETING_NAMES = re.compile(r"\bmkfs|\bos\.remove\b|\bFile\.delete\b|\bfs\.rm\b")
+_PARTS = re.compile(r"[;|&]+")
 # What is run is made up on the way: from a variable, from what another program prints.
-_BEGIN = r"(?:^|[;&|(\n{`]|\b(?:do|then|else|sudo|xargs|env|exec|command|nohup|time)\s)\s*"
+# Blanks are made one before, and no part of these runs over a place where another could begin:
+# the time that they take grows with the command, not with its square.
+_BEGIN = r"(?:^|[;&|(\n{`]|\b(?:do|then|else|sudo|xargs|env|exec|command|nohup|time)\s)\s?"
 _END = r"\s*(?:-\s*)?(?:$|[;&|\n)])"
 _HIDDEN = re.compile(
     rf"\beval\b|\$'|\bbase64\s+(?:-d|-D|--decode)|\bxxd\s+-\S*r|{_BEGIN}(?:source|\.)\s+<\("
-    rf"|{_BEGIN}[\"']?\$|{_BEGIN}[^\s;&|()='\"#<>]+[$`*?\[]"
-    r"|\|\s*(?:sudo\s+|env\s+)*(?:\S*/)?(?:ba|z|k|da|a|fi)?sh\b(?!\s*-c)"
-    rf"|\|\s*(?:\S*/)?(?:python[\d.]*|perl|ruby|node|php){_END}"
+    rf"|{_BEGIN}[\"']?\$|{_BEGIN}[^\s;&|(){{='\"#<>]+[$`*?\[]|{{[$`*?\[]"
+    r"|\|\s*(?:sudo\s+|env\s+)*(?:[^\s|]*/)?(?:ba|z|k|da|a|fi)?sh\b(?!\s*-c)"
+    rf"|\|\s*(?:[^\s|]*/)?(?:python[\d.]*|perl|ruby|node|php){_END}"
 )
 _QUOTING = re.compile(r"[\\\"']|\$(?=['\"])")
+_BLANKS = re.compile(r"\s+")
 _BETWEEN = re.compile(r"[\s;&|(){}<>`$=,\[\]:!]+")
 
 
@@ -60,7 +68,7 @@ def risks_of(command: str) -> frozenset[str]:
     found: set[str] = set()
     words = set(_words(command))
     plain = _QUOTING.sub("", command.replace("\\\n", ""))
-    if words & _DELETE or _TWO_WORDS.search(plain) or _HIDDEN.search(command):
+    if words & _DELETE or _deletes_in_two_words(plain) or _hides(command):
         found.add("file-delete")
     if words & _MAIL:
         found.add("email-send")
@@ -69,11 +77,38 @@ def risks_of(command: str) -> frozenset[str]:
     return frozenset(found)
 
 
+def _hides(command: str) -> bool:
+    flat = _BLANKS.sub(lambda blank: "\n" if "\n" in blank[0] else " ", command)
+    return _HIDDEN.search(flat) is not None
+
+
+def _deletes_in_two_words(plain: str) -> bool:
+    if _DELETING_NAMES.search(plain):
+        return True
+    for line in plain.split("\n"):
+        git = _behind(_GIT, line)
+        if "-D" in _behind(_GIT_BRANCH, git):
+            return True
+        for part in _PARTS.split(line):
+            git = _behind(_GIT, part)
+            if _GIT_DELETES.search(git) or "--hard" in _behind(_GIT_RESET, git):
+                return True
+            if "--del" in _behind(_RSYNC, part):
+                return True
+    return False
+
+
+def _behind(word: re.Pattern[str], text: str) -> str:
+    """What follows the first of these; nothing when there is none."""
+    found = word.search(text)
+    return text[found.end() :] if found is not None else ""
+
+
 def _words(command: str) -> Iterator[str]:
-    """Each word twice: as the shell joins it (`r''m`), and as it stands within quotes."""
+    """Each word as the shell joins it (`r''m`), as it stands within quotes, and on its line."""
     joined = command.replace("\\\n", "")
-    for text in (_QUOTING.sub("", joined), _QUOTING.sub(" ", joined)):
-        for word in _BETWEEN.split(text):
+    for text in (_QUOTING.sub("", joined), _QUOTING.sub(" ", joined), _QUOTING.sub(" ", command)):
+        for word in set(_BETWEEN.split(text)):
             yield word
             yield word.rpartition("/")[2]
             yield word.rpartition(".")[2]
