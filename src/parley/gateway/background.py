@@ -54,7 +54,7 @@ class Background:
             if process is None:
                 self._keep(self._lose(work))
             elif process.state != "running":
-                self._keep(self._finish(work.id))
+                self._keep(self._finish_late(work.id))
         await self._store.prune_work(time.time() - _KEPT_SECONDS)
 
     async def close(self) -> None:
@@ -85,6 +85,10 @@ class Background:
         state = _STATES.get(process.state, "failed")
         result = {"exit_code": process.exit_code, "reason": process.reason}
         await until_stored(partial(self._store.end_work, id, state, result))
+
+    async def _finish_late(self, id: str) -> None:
+        """It ended while no gateway watched, and may have printed what was watched for."""
+        await self._finish(id, await self._processes.missed(id))
 
     async def _lose(self, work: Work) -> None:
         """Tell that it never began, unless the turn that noted it is resumed and begins it now."""

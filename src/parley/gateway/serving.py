@@ -103,6 +103,7 @@ class Serving:
             profile.home / "processes",
             sandbox=partial(find_sandbox, settings.terminal.sandbox),
             settings=settings.terminal,
+            namespace=self._sessions.namespace,
         )
         self._delegated = Tasks(
             parts.store,

@@ -21,6 +21,7 @@ from typing import Any
 from parley.agent.processes.process import Process, ProcessState
 from parley.agent.processes.ring import Piece, read_ring
 from parley.config.hands import TerminalSettings
+from parley.storage.sqlite.names import renamed
 
 __all__ = ["Launch", "ProcessFolder", "lives", "reap", "terminate"]
 
@@ -115,6 +116,15 @@ class ProcessFolder:
         finally:
             claim.unlink(missing_ok=True)
         return True
+
+    def follow(self, namespace: str) -> None:
+        """Its lane may have another name by now: the profile's name is in it."""
+        facts = self.facts()
+        lane = renamed(str(facts.get("lane", "")), namespace)
+        if facts.get("lane") not in (None, lane):
+            draft = self.path / "spec.json.new"
+            _put(draft, json.dumps(facts | {"lane": lane}).encode())
+            draft.rename(self.path / "spec.json")
 
     def remove(self) -> None:
         gone = self.path.with_name(f".{self.id}.gone-{os.getpid()}-{time.monotonic_ns()}")

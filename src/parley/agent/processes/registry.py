@@ -34,17 +34,24 @@ _ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 class Processes:
     """`on_end` is called once for each process that ends while this registry is open.
 
-    `sandbox` may take a moment; it is asked in a thread.
+    `sandbox` may take a moment; it is asked in a thread. What an earlier gateway began in a lane is
+    of the same lane in `namespace`.
     """
 
     def __init__(
-        self, folder: Path, *, sandbox: Callable[[], Sandbox], settings: TerminalSettings
+        self,
+        folder: Path,
+        *,
+        sandbox: Callable[[], Sandbox],
+        settings: TerminalSettings,
+        namespace: str | None = None,
     ) -> None:
         self.on_end: Callable[[Ended], None] = lambda _: None
         self.on_match: Callable[[Matched], None] = lambda _: None
         self._folder = folder
         self._sandbox = sandbox
         self._settings = settings
+        self._namespace = namespace
         self._entries: dict[str, Entry] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._beginning: dict[str, asyncio.Task[None]] = {}
@@ -104,6 +111,10 @@ class Processes:
             cut = next((i for i, byte in enumerate(data[:4]) if byte & 0xC0 != 0x80), 0)
             data = data[cut:]
         return Output(data.decode("utf-8", errors="replace"), piece.end - len(data))
+
+    async def missed(self, id: str) -> tuple[str, ...]:
+        """The lines that one which ended before we came was watched for, and nobody reported."""
+        return await watch(self._entry(id), self._matched)
 
     # ── doing ─────────────────────────────────────────────────────────────────────────────────
 
@@ -267,6 +278,8 @@ class Processes:
             elif folder.rule_out():
                 folder.remove()
             else:
+                if self._namespace is not None:
+                    folder.follow(self._namespace)
                 found.append(_entry_of(folder))
         return found
 

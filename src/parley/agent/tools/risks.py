@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import pairwise
 
 from parley.agent.foreign import is_unseen
 
@@ -18,7 +19,7 @@ _DELETE = frozenset(
         *("del", "dd", "fdisk", "fallocate", "parted", "rimraf", "rm", "rmdir", "shred", "srm"),
         *("trash", "trash-put", "truncate", "unlink", "wipe", "wipefs", "-delete"),
         *("--remove-files", "--remove-source-files", "removedirs", "rmSync", "rmdirSync", "rmtree"),
-        *("unlinkSync", "rm_rf", "rm_f"),
+        *("unlinkSync", "rm_rf", "rm_f", "rm_r", "remove_dir", "remove_entry", "remove_file"),
     }
 )
 _MAIL = frozenset(
@@ -36,30 +37,46 @@ _POST = frozenset(
 )
 _POST_HOSTS = re.compile(
     r"api\.(twitter|x|linkedin|telegram|tumblr)\.(com|org)|bsky\.social|graph\.facebook\.com"
-    r"|oauth\.reddit\.com|hooks\.slack\.com|discord(app)?\.com/api|/api/v\d/statuses"
+    r"|graph\.instagram\.com|oauth\.reddit\.com|reddit\.com/api|hooks\.slack\.com|slack\.com/api"
+    r"|discord(app)?\.com/api|/api/v\d/statuses"
 )
-# Each of these is looked for in what stands before the next `;`, `|`, `&` or line: from one end of
-# it to the other once, whatever it holds.
-_GIT = re.compile(r"\bgit\b")
-_RSYNC = re.compile(r"\brsync\b")
-_GIT_DELETES = re.compile(r"\b(?:clean|rm)\b")
-_GIT_RESET = re.compile(r"\breset\b")
-_GIT_BRANCH = re.compile(r"\bbranch\b")
-_DELETING_NAMES = re.compile(r"\bmkfs|\bos\.remove\b|\bFile\.delete\b|\bfs\.rm\b")
-_PARTS = re.compile(r"[;|&]+")
+_MAIL_HOSTS = re.compile(
+    r"api\.(eu\.)?mailgun\.net|api\.(sendgrid|resend|postmarkapp|brevo|mailjet|sparkpost)\.com"
+    r"|gmail\.googleapis\.com|/sendMail\b|email\.[a-z0-9-]{1,30}\.amazonaws\.com"
+)
+# Words of one simple command that delete together.
+_TOGETHER = tuple(
+    (frozenset(first.split()), frozenset(second.split()))
+    for first, second in (
+        ("git", "clean rm restore --hard -D drop clear"),
+        ("rsync", "--del --delete --delete-after --delete-before --delete-excluded"),
+        ("import", "remove"),
+        ("crontab", "-r"),
+        ("rclone svn hg kubectl docker podman az gcloud", "delete purge prune rmi"),
+    )
+)
+_CALLS = re.compile(
+    r"\bmkfs|\bos\.remove\b|\bremove\s*+\(|\bFile\.delete\b|\bfs(?:\.promises)?\.rm\b"
+    r"|(?i:\bdrop\s++(?:table|database)\b|\bdelete\s++from\b)"
+)
+# No part of these looks back over what another start of theirs has seen: each takes one pass.
+_BEGIN = r"(?:^|[;&|(\n{`]|\b(?:do|then|else|sudo|xargs|env|exec|command|nohup|time)\s)[^\S\n]*+"
+_END = r"\s*+(?:-\s*+)?(?:$|[;&|\n)])"
+_SHELL = r"(?:[^\s;&|(){}`<>]*/)?(?:ba|z|k|da|a|fi)?sh\b"
+_OTHER = r"(?:[^\s;&|(){}`<>]*/)?(?:python[\d.]*+|perl|ruby|node|php)"
 # What is run is made up on the way: from a variable, from what another program prints.
-# Blanks are made one before, and no part of these runs over a place where another could begin:
-# the time that they take grows with the command, not with its square.
-_BEGIN = r"(?:^|[;&|(\n{`]|\b(?:do|then|else|sudo|xargs|env|exec|command|nohup|time)\s)\s?"
-_END = r"\s*(?:-\s*)?(?:$|[;&|\n)])"
 _HIDDEN = re.compile(
-    rf"\beval\b|\$'|\bbase64\s+(?:-d|-D|--decode)|\bxxd\s+-\S*r|{_BEGIN}(?:source|\.)\s+<\("
-    rf"|{_BEGIN}[\"']?\$|{_BEGIN}[^\s;&|(){{='\"#<>]+[$`*?\[]|{{[$`*?\[]"
-    r"|\|\s*(?:sudo\s+|env\s+)*(?:[^\s|]*/)?(?:ba|z|k|da|a|fi)?sh\b(?!\s*-c)"
-    rf"|\|\s*(?:[^\s|]*/)?(?:python[\d.]*|perl|ruby|node|php){_END}"
+    rf"\beval\b|\$'|\bbase64\s++(?:-d|-D|--decode)|\bxxd\s++-\S*r|{_BEGIN}(?:source|\.)\s++<\("
+    rf"|{_BEGIN}[\"']?\$|{_BEGIN}[^\s;&|()='\"#<>$`*?\[{{]*+(?:[$`*?]|\[(?!\[?\s))"
+    rf"|\|\s*+(?:sudo\s++|env\s++)*+{_SHELL}(?!\s*+-c)|\|\s*+{_OTHER}{_END}"
+    rf"|{_BEGIN}(?:{_SHELL}|{_OTHER})\s++<(?!<)"
 )
+# Nothing takes the place of what was there.
+_EMPTIED = re.compile(
+    r"(?:^|[;|(\n{]|&&)[^\S\n]*+(?:(?::|true)[^\S\n]*+)?>\|?\s*+[^\s>&(]|\bcat\s++/dev/null\s*+>"
+)
+_SIMPLE = re.compile(r"[;|&\n]+")
 _QUOTING = re.compile(r"[\\\"']|\$(?=['\"])")
-_BLANKS = re.compile(r"\s+")
 _BETWEEN = re.compile(r"[\s;&|(){}<>`$=,\[\]:!]+")
 
 
@@ -68,40 +85,30 @@ def risks_of(command: str) -> frozenset[str]:
     found: set[str] = set()
     words = set(_words(command))
     plain = _QUOTING.sub("", command.replace("\\\n", ""))
-    if words & _DELETE or _deletes_in_two_words(plain) or _hides(command):
+    deletes = words & _DELETE or _CALLS.search(plain) or _EMPTIED.search(plain)
+    if deletes or any(map(_deletes, _SIMPLE.split(plain))) or _HIDDEN.search(command):
         found.add("file-delete")
-    if words & _MAIL:
+    if words & _MAIL or _MAIL_HOSTS.search(plain):
         found.add("email-send")
     if words & _POST or _POST_HOSTS.search(plain):
         found.add("social-post")
     return frozenset(found)
 
 
-def _hides(command: str) -> bool:
-    flat = _BLANKS.sub(lambda blank: "\n" if "\n" in blank[0] else " ", command)
-    return _HIDDEN.search(flat) is not None
-
-
-def _deletes_in_two_words(plain: str) -> bool:
-    if _DELETING_NAMES.search(plain):
+def _deletes(simple: str) -> bool:
+    """Whether words of one simple command delete together."""
+    given = simple.split()
+    words = {*given, *_BETWEEN.split(simple)}
+    if any(first & words and second & words for first, second in _TOGETHER):
         return True
-    for line in plain.split("\n"):
-        git = _behind(_GIT, line)
-        if "-D" in _behind(_GIT_BRANCH, git):
-            return True
-        for part in _PARTS.split(line):
-            git = _behind(_GIT, part)
-            if _GIT_DELETES.search(git) or "--hard" in _behind(_GIT_RESET, git):
-                return True
-            if "--del" in _behind(_RSYNC, part):
-                return True
-    return False
-
-
-def _behind(word: re.Pattern[str], text: str) -> str:
-    """What follows the first of these; nothing when there is none."""
-    found = word.search(text)
-    return text[found.end() :] if found is not None else ""
+    if "git" in words and "checkout" in words:
+        return "--" in words or "." in given
+    if "zip" in words:
+        return any(re.match(r"-(?!-)\w*?[dm]", word) for word in given)
+    into = pairwise(given)
+    return bool(words & {"cp", "install", "mv"}) and any(
+        word == "/dev/null" and not before.endswith((">", "<")) for before, word in into
+    )
 
 
 def _words(command: str) -> Iterator[str]:
