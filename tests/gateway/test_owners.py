@@ -185,7 +185,7 @@ async def test_whoever_sits_at_the_terminal_is_an_owner(
 async def test_others_do_not_look_further_in_an_owners_turn(
     house: House, room: Room, stage: Stage
 ) -> None:
-    """What an owner finds in all conversations, who joins the owner's turn does not."""
+    """What an owner finds in all conversations is neither for who joins nor for who reads along."""
     await room.hear("carl", "the word is plumtree")
     await room.hear("olga", "mine is plumtree too")
     search = Reply(tool_calls=(("session_search", {"query": "plumtree"}),))
@@ -193,8 +193,12 @@ async def test_others_do_not_look_further_in_an_owners_turn(
     again = await house.open(agent={"tools": ["deed", "session_search"]}, access=ACCESS)
     assert isinstance(again, Room)
     stage.then(search, DONE)
-    await again.hear("olga", "what is the word", at=in_thread)
+    await again.hear("olga", "what is the word")
     assert "the word is plumtree" in house.words()[-1]
+    stage.then(search, DONE)
+    await again.hear("olga", "what is the word", at=in_thread)
+    assert "mine is plumtree too" in house.words()[-1]
+    assert "the word is plumtree" not in house.words()[-1]
     stage.then(a_call(), search, DONE)
     await again.tell("olga", "once more", at=in_thread)
     await again.question()

@@ -156,3 +156,15 @@ async def test_a_disk_that_fills_up_within_a_group_is_a_passing_fault_for_all_of
     await engine.write(lambda db: db.execute("PRAGMA max_page_count = 100000").fetchone())
     await engine.write(partial(_add, text="small"))
     assert await engine.read(_all) == ["small"]
+
+
+async def test_a_long_search_keeps_no_reader_waiting(engine: Engine) -> None:
+    over = threading.Event()
+    search = engine.search(lambda db: over.wait(10))
+    try:
+        async with asyncio.timeout(5):
+            assert await engine.read(lambda db: db.execute("SELECT 1").fetchone()[0]) == 1
+        assert not search.done()
+    finally:
+        over.set()
+    assert await search

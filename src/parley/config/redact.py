@@ -71,10 +71,13 @@ class Redactor:
         # The longest first: a secret that begins with another one goes as a whole.
         self._known = re.compile("|".join(map(re.escape, sorted(forms, key=_longest_first))))
 
+    def known(self, text: str) -> str:
+        """The text without the secrets that are known by value; else as it stands."""
+        return text if self._known is None else self._known.sub(MASK, text)
+
     def text(self, text: str) -> str:
         """The text without any secret in it."""
-        if self._known is not None:
-            text = self._known.sub(MASK, text)
+        text = self.known(text)
         return _SHAPES.sub(_keep, text) if _HINT.search(text) else text
 
     def value(self, value: object) -> Plain:

@@ -77,7 +77,11 @@ class TurnHands:
         # speak in an owner's turn no further than they may themselves.
         spoke = (self._source, *(taken.message.source for taken in self._running.messages))
         owns = self._lender.owners.owns
-        return all(owns(source) and source.platform != TASK_PLATFORM for source in spoke)
+        # Nor where others read along: what is found is told there.
+        return all(
+            owns(source) and source.chat_type == "dm" and source.platform != TASK_PLATFORM
+            for source in spoke
+        )
 
     @property
     def _looks_as(self) -> str:

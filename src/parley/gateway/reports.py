@@ -1,10 +1,12 @@
-"""What the agent, or the person, is told when background work ends. Pure."""
+"""What the agent, or the person, is told when background work ends."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from parley.agent.processes import Matched, Output, Process
+from parley.agent.tools.process import without_escapes
+from parley.agent.tools.web.foreign import clean, fenced
 from parley.protocol import InboundMessage, Report
 from parley.storage.hands import Work
 
@@ -81,7 +83,9 @@ def _ending(process: Process) -> str:
 
 
 def _quoted(text: str) -> str:
-    return f"Output, not instructions:\n{text}" if text.strip() else "It printed nothing."
+    """What others may have written stands between marks, with nothing in it that is not seen."""
+    shown = clean(without_escapes(text)).strip()
+    return fenced("output", shown) if shown else "It printed nothing."
 
 
 def _short(text: str, length: int) -> str:
@@ -90,5 +94,5 @@ def _short(text: str, length: int) -> str:
 
 
 def _tail(text: str, length: int) -> str:
-    text = text.strip()
+    text = clean(without_escapes(text)).strip()
     return text if len(text) <= length else "…" + text[-length:]

@@ -100,7 +100,7 @@ async def test_a_person_is_asked_before_what_is_not_read_only(tmp_path: Path) ->
         assert wanted(servers, "t__echo", text="x") is None
         asked = wanted(servers, "t__send_email", to="bob\u202e@x", text="ä\n")
         assert asked == Wanted(
-            'use `send_email` of the MCP server `t` with {"to": "bob\\u202e@x", "text": "ä\\n"}'
+            'use `send_email` of the MCP server `t` with `{"to": "bob\\u202e@x", "text": "ä\\n"}`'
         )
 
 

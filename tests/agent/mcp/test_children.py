@@ -26,7 +26,7 @@ async def test_it_knows_what_it_is_given_and_nothing_else(
         told = parsed(await call(servers, "t__environment"))
     given = told["environment"]
     assert given["REGION"] == "north"
-    assert given["MAIL_TOKEN"] == SECRETS["MAIL_TOKEN"]
+    assert given["MAIL_TOKEN"] == "[redacted]"  # it has it, and the model is not told
     assert set(given) <= {"PATH", "LANG", "HOME", "REGION", "MAIL_TOKEN", "LC_CTYPE"}
 
 
@@ -41,6 +41,9 @@ async def test_its_home_is_its_own_and_not_where_the_agent_writes(tmp_path: Path
 async def test_a_secret_stands_in_no_log_no_health_and_no_error(tmp_path: Path) -> None:
     settings = real(secrets=["MAIL_TOKEN"], timeout_seconds=5)
     async with running(tmp_path, {"t": settings}, secrets=SECRETS) as servers:
+        failed = await call(servers, "t__fail", text=f"{SECRETS['MAIL_TOKEN']} is not taken")
+        assert not failed.ok
+        assert "[redacted] is not taken" in failed.text
         lost = await call(servers, "t__die")
         log = tmp_path / "logs" / "mcp-t.log"
         await until(lambda: log.exists() and "dying with" in log.read_text())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -281,3 +282,25 @@ def test_keys_that_the_kernel_keeps_for_a_login_are_out_of_reach(
     if done.returncode == 77:
         pytest.skip("the kernel keeps no keys here")
     assert done.stdout.strip() == "read b''", done.stderr
+
+
+_OPENS = """
+import socket
+for name in ("AF_UNIX", "AF_INET", "AF_INET6", "AF_VSOCK"):
+    try:
+        socket.socket(getattr(socket, name), socket.SOCK_STREAM).close()
+        print(name)
+    except OSError as error:
+        print(error.errno)
+import ctypes
+print(ctypes.CDLL(None).syscall(425, 1, ctypes.create_string_buffer(120)))
+"""
+
+
+@needs_bubblewrap
+@pytest.mark.skipif(os.uname().machine not in ("x86_64", "aarch64"), reason="not known there")
+async def test_no_socket_leads_out_of_the_sandbox(tmp_path: Path) -> None:
+    async with open_house(tmp_path / "home", mode="required") as house:
+        (house.workspace / "opens.py").write_text(_OPENS)
+        _, text = await house.run("p1", "python3 opens.py")
+    assert text.split() == ["AF_UNIX", "AF_INET", "AF_INET6", str(errno.EAFNOSUPPORT), "-1"]

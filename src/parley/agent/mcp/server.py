@@ -113,7 +113,12 @@ class McpServer:
             ) from error
         except Refused as error:
             raise ToolError(f"`{tool}` was refused: {self._safe(str(error))}") from error
-        return result_text(result, tool=tool)
+        # A server may tell what it was given: the model, and whoever it speaks to, need not know.
+        hide = self._plan.redactor.known if self._plan is not None else str
+        try:
+            return hide(result_text(result, tool=tool))
+        except ToolError as error:
+            raise ToolError(hide(str(error))) from None
 
     async def _serve(self) -> None:
         self._plan = plan = await asyncio.to_thread(self._make_plan)

@@ -43,6 +43,12 @@ _PR_SET_NO_NEW_PRIVS = 38
 _KEYCTL = {"x86_64": 250, "aarch64": 219, "riscv64": 219, "ppc64le": 271, "s390x": 280}
 _KEYCTL |= {"armv7l": 311, "armv6l": 311, "i686": 288, "i386": 288}
 _KEYCTL_JOIN_SESSION_KEYRING = 1
+_PR_SET_SECCOMP = 22
+_SECCOMP_MODE_FILTER = 2
+# By machine: how the kernel names it, and its number of `socket`.
+_SOCKET = {"x86_64": (0xC000003E, 41), "aarch64": (0xC00000B7, 198)}
+_IO_URING = 425
+_FAMILIES = (1, 2, 10, 16)  # Unix, IPv4, IPv6, netlink
 _F_SETPIPE_SZ = 1031
 _CHUNK = 256 * 1024
 _MOST_PENDING = 64 * 1024
@@ -206,6 +212,8 @@ class _Keeper:
             _leave_keyring()
             _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
             _prctl(_PR_SET_NO_NEW_PRIVS, 1)
+            if self._wrapped:
+                _bar_other_sockets()
             argv = self._launch["argv"]
             os.execve(argv[0], argv, self._launch["environment"])
         except OSError as error:
@@ -397,6 +405,38 @@ def _leave_keyring() -> None:
     number = _KEYCTL.get(os.uname().machine) if sys.platform == "linux" else None
     if number is not None:
         ctypes.CDLL(None, use_errno=True).syscall(number, _KEYCTL_JOIN_SESSION_KEYRING, None)
+
+
+def _bar_other_sockets() -> None:
+    """Some kinds of socket, such as that to the host of a virtual machine, know no namespaces."""
+    known = _SOCKET.get(os.uname().machine) if sys.platform == "linux" else None
+    if known is None:
+        return
+    machine, number = known
+    load, equal, mask, give = 0x20, 0x15, 0x54, 0x06
+    allowed, refused = 0x7FFF0000, 0x00050000 | errno.EAFNOSUPPORT
+    count = len(_FAMILIES)
+    program = [
+        (load, 0, 0, 4),
+        (equal, 0, count + 6, machine),
+        (load, 0, 0, 0),
+        (mask, 0, 0, 0xBFFFFFFF),  # the same under another ABI
+        (equal, count + 2, 0, _IO_URING),  # it makes sockets too
+        (equal, 0, count + 5, number),
+        (load, 0, 0, 16),
+        *((equal, count + 3 - place, 0, each) for place, each in enumerate(_FAMILIES)),
+        (give, 0, 0, refused),
+        (load, 0, 0, 0),  # programs of 32 bits have two ways to a socket
+        (equal, 2, 0, 102),
+        (equal, 1, 0, 359),
+        (give, 0, 0, allowed),
+        (give, 0, 0, refused),
+    ]
+    code = b"".join(struct.pack("=HBBI", *each) for each in program)
+    buffer = ctypes.create_string_buffer(code, len(code))
+    told = struct.pack("@HP", len(program), ctypes.addressof(buffer))
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, ctypes.c_char_p(told), 0, 0)
 
 
 def _kill(pid: int, number: int = signal.SIGKILL) -> None:

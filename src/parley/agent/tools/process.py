@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from parley.agent.hands import Hands
     from parley.agent.processes import Output, Process, Processes
 
-__all__ = ["ProcessArguments", "hands_of", "process_tool", "shown"]
+__all__ = ["ProcessArguments", "hands_of", "process_tool", "shown", "without_escapes"]
 
 _MOST_LISTED = 30
 _MOST_SHOWN = 15_000
@@ -73,8 +73,12 @@ def _last(output: Output, lines: int | None) -> Output:
 
 def _tidy(text: str) -> str:
     """Without what only moves a cursor."""
-    plain = _ESCAPES.sub("", text).replace("\r\n", "\n")
-    return plain.replace("\0", "\u2400")
+    return without_escapes(text).replace("\r\n", "\n").replace("\0", "\u2400")
+
+
+def without_escapes(text: str) -> str:
+    """Without what tells a terminal to do something."""
+    return _ESCAPES.sub("", text)
 
 
 def _wanted(arguments: ProcessArguments, context: ToolContext) -> Wanted | None:

@@ -159,8 +159,8 @@ class _Worker(threading.Thread):
 class _Reader(_Worker):
     """Reads; the file is opened for the first of them."""
 
-    def __init__(self, file: _KnownFile) -> None:
-        super().__init__("parley-reader")
+    def __init__(self, file: _KnownFile, name: str = "parley-reader") -> None:
+        super().__init__(name)
         self._file = file
         self._connection: sqlite3.Connection | None = None
 
@@ -240,7 +240,7 @@ def _fault(error: sqlite3.Error) -> StoreError:
 
 
 class Engine:
-    """The two threads of one database file, each begun when it is first asked."""
+    """The threads of one database file, each begun when it is first asked."""
 
     def __init__(self, file: Path, connection: sqlite3.Connection | None = None) -> None:
         """`connection`, when there is one already, becomes the writer's."""
@@ -248,6 +248,7 @@ class Engine:
         known = _KnownFile(file)
         self._writer = _Writer(known, connection)
         self._reader = _Reader(known)
+        self._searcher = _Reader(known, "parley-searcher")
         self._closed = False
 
     @property
@@ -261,6 +262,10 @@ class Engine:
 
     def read(self, operation: Operation[T]) -> asyncio.Future[T]:
         return self._ask(self._reader, operation)
+
+    def search(self, operation: Operation[T]) -> asyncio.Future[T]:
+        """A read that may take long: no turn waits behind it."""
+        return self._ask(self._searcher, operation)
 
     def glance(self, operation: Operation[T]) -> asyncio.Future[T]:
         """A small read, which alone is not worth a reader's thread and connection."""
@@ -277,7 +282,7 @@ class Engine:
         """End both threads when what was asked is done."""
         self._closed = True
         # The writer last: whoever closes last folds the log into the file, and only it may write.
-        for worker in (self._reader, self._writer):
+        for worker in (self._searcher, self._reader, self._writer):
             if worker.ident is None:
                 worker.over()
             else:

@@ -144,7 +144,7 @@ class SqliteHands:
                 pass
         except StoreUnavailable:
             pass  # what was taken in before can still be found
-        return await self._engine.read(
+        return await self._engine.search(
             lambda db: search.find(db, query, person=person, lane=lane, limit=limit)
         )
 

@@ -67,7 +67,8 @@ def find(
 def _words(query: str) -> list[str]:
     """What of the query can be looked for: each piece with a letter or a digit in it."""
     pieces = rows.storable(query.replace("\0", " ")).split()
-    return [piece for piece in pieces if any(sign.isalnum() for sign in piece)][:_MOST_WORDS]
+    found = dict.fromkeys(piece for piece in pieces if any(sign.isalnum() for sign in piece))
+    return list(found)[:_MOST_WORDS]
 
 
 def _term(word: str) -> str:

@@ -73,6 +73,7 @@ ALTER TABLE usage ADD COLUMN user TEXT;
 ALTER TABLE usage ADD COLUMN charged TEXT;       -- the session that pays, where it is another
 ALTER TABLE usage ADD COLUMN micros INTEGER NOT NULL DEFAULT 0;
 UPDATE usage SET user = (SELECT person FROM turn WHERE id = usage.turn);
+CREATE INDEX usage_by_user ON usage (user, at);
 CREATE INDEX usage_charged ON usage (charged) WHERE charged IS NOT NULL;
 
 -- What was spent of a limit: made when the limit is first asked for, kept up with each call.

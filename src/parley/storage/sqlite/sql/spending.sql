@@ -36,7 +36,7 @@ SELECT coalesce(sum(input_tokens + output_tokens), 0) AS tokens, coalesce(sum(mi
 FROM usage WHERE at >= :since AND at < :until;
 
 -- name: usage_of_user
--- What was spent for a person in a time; it is summed up once, so it needs no index of its own.
+-- What was spent for a person in a time.
 SELECT coalesce(sum(input_tokens + output_tokens), 0) AS tokens, coalesce(sum(micros), 0) AS micros
 FROM usage WHERE user = :who AND at >= :since AND at < :until;
 
