@@ -26,6 +26,7 @@ _MOST_SKILLS: Final = 100
 _MOST_FOLDERS: Final = 1_000
 _LONGEST_DESCRIPTION: Final = 300
 _LARGEST_FRONT: Final = 16_000
+_MOST_BRACKETS: Final = 100  # each one nests what follows: a thousand take seconds to read
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _FENCE: Final = re.compile(r"^---[ \t]*$", re.MULTILINE)
 
@@ -136,7 +137,7 @@ def read_skill_folder(root: Path, name: str) -> Skill:
     if front is None:
         first = next((line for line in body.splitlines() if line.strip()), "")
         return Skill(name, _described(first.lstrip("# ")), folder)
-    if len(front) > _LARGEST_FRONT:
+    if len(front) > _LARGEST_FRONT or front.count("[") + front.count("{") > _MOST_BRACKETS:
         raise SkillError("What stands between its `---` lines is too long.")
     try:
         values = parse_document(front, folder / FILE).values
