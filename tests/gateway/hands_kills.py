@@ -53,6 +53,10 @@ class KilledHouse:
     def workspace(self) -> Path:
         return self.profile.workspace
 
+    @property
+    def address(self) -> str:
+        return f"http://127.0.0.1:{self._port}"
+
     async def start(self) -> None:
         self.gateway.start()
         await self.gateway.until_ready()
@@ -63,7 +67,7 @@ class KilledHouse:
 
     async def say(self, text: str, *, chat: str, thread: str | None = None) -> None:
         """Said until it is taken, through as many gateways as that needs."""
-        async with Caller(f"http://127.0.0.1:{self._port}/webhook") as caller:
+        async with Caller(f"{self.address}/webhook") as caller:
             while True:
                 with contextlib.suppress(*_BROKEN):
                     status, _ = await caller.say(

@@ -41,11 +41,17 @@ class Background:
         self._work_of_others = tasks
         self._tasks: set[asyncio.Task[None]] = set()
 
-    async def start(self) -> None:
-        """Take up what an earlier process left: report what ended meanwhile, watch the rest."""
+    async def open(self) -> None:
+        """Find what an earlier process left, and watch what still runs of it."""
         self._processes.on_end = self._ended
         self._processes.on_match = self._matched
         await self._processes.open()
+
+    async def start(self) -> None:
+        """Report what ended meanwhile, and end what only a turn waited for that is over."""
+        for running in self._processes.running():
+            if await self._store.work(running.id) is None:
+                self._keep(self._end_unless_waited_for(running))
         for work in await self._store.works():
             if work.kind == "task":
                 self._keep(self._work_of_others.take_up(work))
@@ -55,6 +61,9 @@ class Background:
                 self._keep(self._lose(work))
             elif process.state != "running":
                 self._keep(self._finish_late(work.id))
+        self._keep(self._forget_old())
+
+    async def _forget_old(self) -> None:
         await self._store.prune_work(time.time() - _KEPT_SECONDS)
 
     async def close(self) -> None:
@@ -64,6 +73,11 @@ class Background:
         if self._tasks:
             await asyncio.wait(self._tasks)
         await self._processes.close()
+
+    async def _end_unless_waited_for(self, process: Process) -> None:
+        """Without a row: a turn ran it and waits for it, unless that turn is over."""
+        if not await self._store.is_under_way(process.lane):
+            await self._processes.kill(process.id)
 
     def follow(self, work: Work) -> None:
         """See a delegated task to its end, and report it."""

@@ -248,8 +248,9 @@ class Serving:
             lanes = partial(self._lanes.serve, self._runner)
             tasks = partial(self._delegated.serve, self._runner)
             self._backend.start()
-            await self._background.start()
+            await self._background.open()
             await self._commands.recover()  # by now what runs in the background is known
+            await self._background.start()
             self._tasks = [
                 asyncio.create_task(self._keep("lanes", lanes)),
                 asyncio.create_task(self._keep("tasks", tasks)),

@@ -238,6 +238,9 @@ class HandsStore(Protocol):
     async def is_running(self, turn: int) -> bool:
         """Whether a turn is under way, or is to be resumed."""
 
+    async def is_under_way(self, lane: str) -> bool:
+        """Whether a turn runs in a lane, or is to be resumed there."""
+
     async def prune_work(self, before: float) -> int:
         """Forget what ended before that time, and what was asked and decided before it."""
 

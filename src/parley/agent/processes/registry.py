@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import re
 import shutil
@@ -58,11 +57,12 @@ class Processes:
 
     async def open(self) -> None:
         """Take up what an earlier gateway left."""
+        if not self._folder.is_dir():  # nothing was ever begun here
+            return
         for entry in await asyncio.to_thread(self._find):
             self._entries[entry.id] = entry
             if entry.process.is_running:
                 self._watch(entry)
-        self._keep(asyncio.create_task(self._try_sandbox(), name="sandbox"))
         await self.forget_old(time.time() - _KEPT_SECONDS)
 
     async def close(self) -> None:
@@ -84,6 +84,9 @@ class Processes:
         """Those of one conversation, oldest first."""
         mine = (entry.process for entry in self._entries.values() if entry.process.lane == lane)
         return sorted(mine, key=lambda process: process.started_at)
+
+    def running(self) -> list[Process]:
+        return [each.process for each in self._entries.values() if each.process.is_running]
 
     def has_room(self) -> bool:
         running = sum(entry.process.is_running for entry in self._entries.values())
@@ -197,11 +200,6 @@ class Processes:
     def _keep(self, task: asyncio.Task[None]) -> None:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-
-    async def _try_sandbox(self) -> None:
-        """So that whoever asks for it later does not wait; what is wrong is said then."""
-        with contextlib.suppress(ParleyError):
-            await asyncio.to_thread(self._sandbox)
 
     async def _until_over(self, entry: Entry) -> None:
         lines = await watch(entry, self._matched)

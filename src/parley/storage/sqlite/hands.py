@@ -47,7 +47,7 @@ class SqliteHands:
     async def works(
         self, *, session: str | None = None, lane: str | None = None, running: bool = True
     ) -> list[Work]:
-        return await self._engine.read(
+        return await self._engine.glance(
             lambda db: works.listing(db, session=session, lane=lane, running=running)
         )
 
@@ -60,6 +60,9 @@ class SqliteHands:
 
     async def is_running(self, turn: int) -> bool:
         return await self._engine.read(lambda db: works.is_running(db, turn))
+
+    async def is_under_way(self, lane: str) -> bool:
+        return await self._engine.read(lambda db: works.is_under_way(db, lane))
 
     async def prune_work(self, before: float) -> int:
         return await self._engine.write(lambda db: works.prune(db, before))

@@ -12,7 +12,7 @@ from parley.storage.hands import Work, WorkState
 from parley.storage.sqlite import rows
 from parley.storage.sqlite.queries import SQL
 
-__all__ = ["begin", "end", "get", "is_running", "listing", "prune"]
+__all__ = ["begin", "end", "get", "is_running", "is_under_way", "listing", "prune"]
 
 
 def begin(db: sqlite3.Connection, work: Work, *, now: float) -> bool:
@@ -72,6 +72,10 @@ def listing(
 def is_running(db: sqlite3.Connection, turn: int) -> bool:
     found = db.execute(SQL["turn_get"], {"turn": turn}).fetchone()
     return found is not None and found["state"] == "running"
+
+
+def is_under_way(db: sqlite3.Connection, lane: str) -> bool:
+    return db.execute(SQL["turn_running"], {"lane": lane}).fetchone() is not None
 
 
 def prune(db: sqlite3.Connection, before: float) -> int:
