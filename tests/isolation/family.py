@@ -18,10 +18,12 @@ import pytest
 from parley.cli._host import hosted_gateway, plan_gateway
 from parley.config.homes import make_home
 from parley.gateway.app import Gateway
+from parley.gateway.home import socket_path
 from parley.profiles import DEFAULT_PROFILE, Profile
 from tests.isolation.canaries import Canary
 from tests.isolation.seats import has_webhook, route_of, seats_of
 from tests.isolation.spy import TOOL_NAME
+from tests.waiting import until
 
 __all__ = ["Family", "known_files"]
 
@@ -123,6 +125,8 @@ class Family:
             async with hosted_gateway(
                 plan_gateway(self.profile(DEFAULT_PROFILE), alone=False)
             ) as g:
+                # On a busy machine some are served a little later than the gateway starts.
+                await until(lambda: all(socket_path(p).exists() for p in self.profiles), seconds=60)
                 yield g
 
 

@@ -36,7 +36,7 @@ def never_began(work: Work) -> InboundMessage:
     command = _short(str(work.body.get("command") or work.body.get("goal") or ""), 200)
     text = f"[Background work {work.id} is lost: what became of it is not known.]\n{command}"
     notice = f"Background work is lost, what became of it is not known: {command}"
-    return _report(work, "end", text, notice)
+    return _report(work, "lost", text, notice)  # should it begin after all, its end is told too
 
 
 def match_report(work: Work, matched: Matched) -> InboundMessage:

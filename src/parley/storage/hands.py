@@ -221,6 +221,8 @@ class HandsStore(Protocol):
     async def begin_work(self, work: Work) -> bool:
         """Until `end_work` its session is not over by itself. False: this id is there already.
 
+        What was given up as `lost` runs again.
+
         Raises `StoreError` when its lane has no such session.
         """
 

@@ -76,11 +76,11 @@ async def test_one_that_is_killed_and_comes_back_is_found_again(tmp_path: Path) 
 
 async def test_a_late_answer_is_given_up(tmp_path: Path) -> None:
     port = free_port()
-    settings = {"t": at(port, timeout_seconds=0.3)}
+    settings = {"t": at(port, timeout_seconds=2.0)}
     async with http_server(port), running(tmp_path, settings) as servers:
         began = time.monotonic()
         assert "took longer" in (await call(servers, "t__sleep", seconds=60)).text
-        assert time.monotonic() - began < 3
+        assert time.monotonic() - began < 20
         assert (await call(servers, "t__echo", text="on")).text == "on"
 
 

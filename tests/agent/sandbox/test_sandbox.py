@@ -168,7 +168,7 @@ def test_devices_are_few_and_none_can_be_made(workspace: Path) -> None:
 
 @needs_bubblewrap
 def test_scratch_has_a_size(workspace: Path) -> None:
-    said = run(workspace, "echo x > /tmp/x && echo fine; df -k /tmp /dev/shm | awk '{print $2}'")
+    said = run(workspace, "echo x > /tmp/one && echo fine; df -k /tmp /dev/shm | awk '{print $2}'")
     fine, _, tmp, shm = said.split()
     assert fine == "fine"
     assert int(tmp) == 512 * 1024

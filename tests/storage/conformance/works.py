@@ -94,6 +94,17 @@ class WorkPromises:
         found = await store.work("w1")
         assert found is not None and (found.state, found.body) == ("done", {"command": "make"})
 
+    async def test_work_that_was_lost_may_begin_after_all(self, store: Store) -> None:
+        await converse(store, "hello", "hi")
+        work = a_work("w1", await current(store))
+        for state in ("lost", "done"):
+            assert await store.begin_work(work)
+            assert await store.end_work("w1", state)
+        assert not await store.begin_work(work)
+        found = await store.work("w1")
+        assert found is not None
+        assert found.state == "done"
+
     async def test_work_for_no_session_of_its_lane_is_refused(self, store: Store) -> None:
         await converse(store, "hello", "hi")
         session = await current(store)

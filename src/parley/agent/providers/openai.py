@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import re
 from base64 import b64encode
 from collections.abc import AsyncGenerator, Mapping, Set
@@ -77,6 +78,7 @@ class OpenAIProvider(RemoteProvider):
     # What this server has shown that it does not take, so that it is asked for once only.
     _left_out: frozenset[str] = frozenset()
     _wants_new_limit = False
+    _last_told: tuple[tuple[ToolSpec, ...], bytes] = ((), b"")
 
     @property
     def _is_openai(self) -> bool:
@@ -137,14 +139,23 @@ class OpenAIProvider(RemoteProvider):
             elif message.role == "user" or message.text.strip():
                 # Nearly all of a long conversation: rendered here, as it is read every turn.
                 messages.append({"role": message.role, "content": message.text})
-        body: JsonObject = {"model": self._model, "messages": messages}
-        if request.tools:
-            body["tools"] = [_render_tool(tool) for tool in request.tools]
-        body["stream"] = True
+        body: JsonObject = {"model": self._model, "messages": messages, "stream": True}
         body |= self._options(request)
         for name in self._left_out:
             body.pop(name, None)
-        return encode(body)
+        encoded = encode(body)
+        if not request.tools:
+            return encoded
+        return b"".join((encoded[:-1], b',"tools":', self._told(request.tools), b"}"))
+
+    def _told(self, tools: tuple[ToolSpec, ...]) -> bytes:
+        """The tools as they are sent: written out once, since most requests have the same ones."""
+        known, written = self._last_told
+        same = len(known) == len(tools) and all(map(operator.is_, known, tools))
+        if not same:
+            written = encode([_render_tool(tool) for tool in tools])
+            self._last_told = (tools, written)
+        return written
 
     def _options(self, request: ModelRequest) -> JsonObject:
         options: JsonObject = {"stream_options": {"include_usage": True}}

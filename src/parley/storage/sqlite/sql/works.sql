@@ -1,9 +1,10 @@
 -- name: work_begin
--- Something runs in the background for a session of this lane, once.
+-- Something runs in the background for a session of this lane, once; what was lost may begin anew.
 INSERT INTO work (id, kind, session, generation, source, notify, body, state, at)
 SELECT :id, :kind, id, :generation, :source, :notify, :body, 'running', :at
 FROM session WHERE id = :session AND lane = :lane
-ON CONFLICT (id) DO NOTHING;
+ON CONFLICT (id) DO UPDATE SET state = 'running', result = NULL, ended_at = NULL
+WHERE state = 'lost';
 
 -- name: work_end
 -- It is over, once.
