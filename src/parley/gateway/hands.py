@@ -146,13 +146,16 @@ class TurnHands:
 
     async def clarify(self, call: str, question: str) -> bool:
         running = self._running
-        running.listens = True
+        arrived = running.listen()
         try:
             before = await self._said_before(call)
             await self._post(f"ask:{call}", question, self._claim.lane, self._claim.source)
             async with asyncio.timeout(self._lender.patience):
-                while not any(self._answers(said, before) for said in await running.behind()):
-                    await running.word()
+                while True:
+                    arrived.clear()  # before looking: what comes meanwhile is looked at again
+                    if any(self._answers(said, before) for said in await running.behind()):
+                        break
+                    await arrived.wait()
         except TimeoutError:
             running.listens = False
             return False

@@ -74,12 +74,12 @@ class RunningTurn:
         if self._word is not None:
             self._word.set()
 
-    async def word(self) -> None:
-        """Wait until something more arrives behind this turn."""
+    def listen(self) -> asyncio.Event:
+        """From now on what the person says is for this turn; set whenever something arrives."""
+        self.listens = True
         if self._word is None:
             self._word = asyncio.Event()
-        await self._word.wait()
-        self._word.clear()
+        return self._word
 
     async def peek(self) -> int:
         """How many messages arrived behind this turn."""
