@@ -42,9 +42,9 @@ def test_each_end_and_each_match_has_one_name_for_ever() -> None:
     ends = [
         process_report(_WORK, _process("done", 0), Output("", 0)),
         process_report(_WORK, _process("lost"), Output("x", 0), ["y"]),
-        never_began(_WORK),
     ]
     assert {message.event_id for message in ends} == {"work:proc_1:end"}
+    assert never_began(_WORK).event_id == "work:proc_1:lost"  # it may begin, and end, after all
     matches = [match_report(_WORK, Matched(_process("running"), ("a",), n)) for n in (1, 2)]
     assert [m.event_id for m in matches] == ["work:proc_1:match:1", "work:proc_1:match:2"]
 
