@@ -152,6 +152,11 @@ async def test_a_stopped_turn_stops_its_command(room: Room) -> None:
     assert process.state == "killed"
 
 
+async def test_what_a_model_leaves_open_may_be_written_as_nothing(room: Room) -> None:
+    told = await room.told("terminal", command="pwd", timeout=0, workdir="")
+    assert told["output"].strip() == str(room.context.workspace.resolve())
+
+
 async def test_too_long_is_ended_with_what_it_printed(room: Room) -> None:
     told = await room.told("terminal", command="echo first; sleep 60", timeout=0.5)
     assert told["output"] == "first\n"

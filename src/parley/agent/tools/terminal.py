@@ -48,7 +48,7 @@ class TerminalArguments(BaseModel):
         max_length=10,
         description="with background: report lines with such a text; * is anything",
     )
-    timeout: float | None = Field(default=None, gt=0, description="seconds")
+    timeout: float | None = Field(default=None, ge=0, description="seconds")
     workdir: str | None = Field(default=None, description="in the workspace")
     pty: bool = False
 
@@ -219,7 +219,7 @@ async def _spec(
 ) -> Spec:
     from parley.agent.processes import Spec
 
-    timeout = arguments.timeout
+    timeout = arguments.timeout or None  # some models write 0 for what they leave open
     if arguments.background:
         timeout = None if timeout is None else min(timeout, _LONGEST_BACKGROUND)
     elif timeout is None:
@@ -244,7 +244,7 @@ def _folder(workspace: Path, workdir: str | None) -> Path:
     """Where the command begins; links and `..` are followed first."""
     workspace.mkdir(parents=True, exist_ok=True)
     base = workspace.resolve()
-    if workdir is None:
+    if not workdir:
         return base
     try:
         real = (base / workdir).resolve(strict=True)
