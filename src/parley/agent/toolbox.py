@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from parley.agent.sandbox import Sandbox, find_sandbox
+from parley.agent.sandbox import Sandbox, find_sandbox, sandbox_for
 from parley.agent.skills import Skills
 from parley.agent.tools import TOOLS, Tool
 from parley.config.settings import Settings
@@ -39,7 +39,7 @@ class Toolbox:
         environment: Mapping[str, str],
     ) -> None:
         self._settings = settings
-        self._sandbox = sandbox = partial(find_sandbox, settings.terminal.sandbox)
+        sandbox = partial(find_sandbox, settings.terminal.sandbox)
         self.skills = Skills(profile.home / "skills")
         self._hand = _file_hand(profile, sandbox, environment)
         self._tools = _built_in(settings, secret, self._hand, self.skills)
@@ -62,13 +62,13 @@ class Toolbox:
             return
         self._waited = True
         # Not waited for: the model is asked first, and only then a command may be run.
-        self._probe = asyncio.create_task(asyncio.to_thread(self._look_at_sandbox))
+        self._probe = asyncio.create_task(self._look_at_sandbox())
         if self._servers is not None:
             await self._servers.ready(_FIRST_WAIT)
 
-    def _look_at_sandbox(self) -> None:
+    async def _look_at_sandbox(self) -> None:
         with contextlib.suppress(ParleyError):  # told when a command is to be run
-            self._sandbox()
+            await sandbox_for(self._settings.terminal.sandbox)
 
     def offered(self, platform: str, request: Request | None) -> Mapping[str, Tool[Any]]:
         """What a turn there may use, in a stable order."""

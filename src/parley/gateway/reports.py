@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from parley.agent.foreign import clean, fenced
 from parley.agent.processes import Matched, Output, Process
 from parley.agent.tools.process import without_escapes
-from parley.agent.tools.web.foreign import clean, fenced
 from parley.protocol import InboundMessage, Report
 from parley.storage.hands import Work
 

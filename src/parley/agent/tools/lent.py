@@ -7,7 +7,7 @@ import hashlib
 from parley.agent.hands import Hands
 from parley.agent.tools.base import ToolContext, ToolError
 
-__all__ = ["lent_hands", "name_of", "one_line"]
+__all__ = ["lent_hands", "name_of"]
 
 
 def lent_hands(context: ToolContext) -> Hands:
@@ -19,9 +19,3 @@ def lent_hands(context: ToolContext) -> Hands:
 def name_of(kind: str, context: ToolContext) -> str:
     """The name of what this call begins: the same whenever the call is made again."""
     return f"{kind}_{hashlib.sha256(context.call.encode()).hexdigest()[:12]}"
-
-
-def one_line(text: str, longest: int) -> str:
-    """Without line breaks, and cut where it is too long."""
-    line = " ".join(text.split())
-    return line if len(line) <= longest else line[: longest - 1] + "…"

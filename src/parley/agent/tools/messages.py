@@ -6,9 +6,10 @@ from collections.abc import Sequence
 
 from pydantic import Field
 
+from parley.agent.foreign import one_line
 from parley.agent.tools.arguments import Arguments
 from parley.agent.tools.base import ToolContext, ToolError, tool
-from parley.agent.tools.lent import lent_hands, one_line
+from parley.agent.tools.lent import lent_hands
 from parley.storage.hands import Conversation
 
 __all__ = ["send_message"]

@@ -9,10 +9,11 @@ from zoneinfo import ZoneInfo
 
 from pydantic import Field
 
+from parley.agent.foreign import one_line
 from parley.agent.hands import Hands
 from parley.agent.tools.arguments import Arguments
 from parley.agent.tools.base import ToolContext, ToolError, tool
-from parley.agent.tools.lent import lent_hands, name_of, one_line
+from parley.agent.tools.lent import lent_hands, name_of
 from parley.agent.tools.when import cron_times, find_zone, parse_at, parse_every, span, told
 from parley.storage.hands import JobRecord
 

@@ -6,9 +6,10 @@ from typing import Literal
 
 from pydantic import Field, ValidationError
 
+from parley.agent.foreign import one_line
 from parley.agent.tools.arguments import Arguments
 from parley.agent.tools.base import ToolContext, tool
-from parley.agent.tools.lent import lent_hands, one_line
+from parley.agent.tools.lent import lent_hands
 
 __all__ = ["todo"]
 

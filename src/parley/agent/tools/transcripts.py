@@ -6,9 +6,10 @@ from datetime import UTC, datetime
 
 from pydantic import Field
 
+from parley.agent.foreign import one_line
 from parley.agent.tools.arguments import Arguments
 from parley.agent.tools.base import ToolContext, tool
-from parley.agent.tools.lent import lent_hands, one_line
+from parley.agent.tools.lent import lent_hands
 from parley.storage.hands import FoundEntry
 
 __all__ = ["session_search"]

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
+from parley.agent.foreign import clean
 from parley.agent.tools.base import ToolError
-from parley.agent.tools.web.foreign import clean
 
 __all__ = ["Page", "decode", "kind_of", "read_page"]
 

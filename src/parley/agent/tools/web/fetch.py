@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 
+from parley.agent.foreign import clean, fenced, one_line
 from parley.agent.tools.base import ToolError
 from parley.agent.tools.web.content import Page, decode, kind_of, read_page
 from parley.agent.tools.web.destination import (
@@ -16,7 +17,6 @@ from parley.agent.tools.web.destination import (
     resolve_name,
     vet,
 )
-from parley.agent.tools.web.foreign import clean, fenced, one_line
 from parley.agent.tools.web.html_page import plain_text
 from parley.config.hands import WebSettings
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol, TypeAlias
 
 from parley import __version__
+from parley.agent.foreign import one_line
 from parley.agent.tools.base import ToolError
-from parley.agent.tools.web.foreign import one_line
 from parley.agent.tools.web.html_page import plain_text
 from parley.config.hands import SearchSettings, WebSettings
 

@@ -7,9 +7,9 @@ from typing import Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from parley.agent.foreign import fenced, one_line
 from parley.agent.tools.base import Tool, ToolContext, tool
 from parley.agent.tools.web.fetch import Fetched, Fetcher
-from parley.agent.tools.web.foreign import fenced, one_line
 from parley.agent.tools.web.search import Found, make_searcher
 from parley.config.hands import WebSettings
 
