@@ -12,13 +12,13 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from parley.agent.foreign import in_code
 from parley.agent.tools.base import Tool, ToolContext, ToolError, Wanted
+from parley.agent.tools.lent import lent_hands
 from parley.agent.tools.risks import visible
 
 if TYPE_CHECKING:
-    from parley.agent.hands import Hands
     from parley.agent.processes import Output, Process, Processes
 
-__all__ = ["ProcessArguments", "hands_of", "process_tool", "shown", "without_escapes"]
+__all__ = ["ProcessArguments", "process_tool", "shown", "without_escapes"]
 
 _MOST_LISTED = 30
 _MOST_SHOWN = 15_000
@@ -47,12 +47,6 @@ def process_tool() -> Tool[ProcessArguments]:
         needs_approval=_wanted,
         timeout_seconds=_LONGEST_WAIT + 60.0,
     )
-
-
-def hands_of(context: ToolContext) -> Hands:
-    if context.hands is None:
-        raise ToolError("Commands can only be run by an agent of a running gateway.")
-    return context.hands
 
 
 async def shown(processes: Processes, id: str, lines: int | None = None) -> Output:
@@ -94,7 +88,7 @@ def _wanted(arguments: ProcessArguments, context: ToolContext) -> Wanted | None:
 
 
 async def _process(arguments: ProcessArguments, context: ToolContext) -> str:
-    processes = hands_of(context).processes
+    processes = lent_hands(context).processes
     if arguments.action == "list":
         listing = processes.listing(context.session_key)[-_MOST_LISTED:]
         return _told([_line(process) for process in reversed(listing)])
@@ -135,7 +129,7 @@ def _mine(id: str | None, context: ToolContext) -> Process:
     """A process of this conversation; of another one nothing is said."""
     if not id:
         raise ToolError('Which one? Give process_id; process(action="list") tells them.')
-    process = hands_of(context).processes.get(id)
+    process = lent_hands(context).processes.get(id)
     if process is None or process.lane != context.session_key:
         raise ToolError(f"There is no process {visible(id[:80])} in this conversation.")
     return process

@@ -13,7 +13,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from parley.agent.foreign import in_code
 from parley.agent.tools.base import Tool, ToolContext, ToolError, Wanted
-from parley.agent.tools.process import hands_of, process_tool, shown
+from parley.agent.tools.lent import lent_hands
+from parley.agent.tools.process import process_tool, shown
 from parley.agent.tools.risks import risks_of, visible
 from parley.config.hands import TerminalSettings
 from parley.protocol import ParleyError
@@ -144,7 +145,7 @@ async def _run(
     arguments: TerminalArguments, context: ToolContext, settings: TerminalSettings
 ) -> str:
     _check_text(arguments.command)
-    hands = hands_of(context)
+    hands = lent_hands(context)
     digest = hashlib.sha256(context.call.encode()).hexdigest()
     id = f"proc_{digest[:12] if context.call else secrets.token_hex(6)}"
     spec = await _spec(arguments, context, settings)

@@ -106,7 +106,11 @@ def _with_its_line_ends(content: bytes, old: bytes, new: bytes) -> tuple[bytes, 
     """read_file shows no `\\r`: where lines end with one, the texts are meant so too."""
     if old in content or b"\r\n" not in content or b"\r" in old:
         return old, new
-    return tuple(text.replace(b"\r\n", b"\n").replace(b"\n", b"\r\n") for text in (old, new))  # type: ignore[return-value]
+    return _as_lines_of_windows(old), _as_lines_of_windows(new)
+
+
+def _as_lines_of_windows(text: bytes) -> bytes:
+    return text.replace(b"\r\n", b"\n").replace(b"\n", b"\r\n")
 
 
 def _lines_of(content: bytes, wanted: bytes) -> list[int]:
