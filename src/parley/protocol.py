@@ -211,7 +211,8 @@ class ChatMessage:
     def size(self) -> int:
         """Its length in bytes, more or less."""
         calls = sum(len(call.name) + len(str(call.arguments)) + 16 for call in self.tool_calls)
-        files = sum(item.weight for item in self.attachments)
+        # What the agent sends goes to people; the model never sees it.
+        files = sum(item.weight for item in self.attachments) if self.role == "user" else 0
         return len(self.text.encode(errors="replace")) + calls + files
 
     def to_dict(self) -> dict[str, Any]:
@@ -366,6 +367,8 @@ class Request:
     allowed: tuple[str, ...] | None = None
     """Of our own tools only these may be used; None: as the settings say."""
     behalf: Behalf | None = None
+    later: bool = False
+    """Whether what ends in the background may be told after the turn."""
 
     @property
     def earlier(self) -> tuple[ChatMessage, ...]:
@@ -409,6 +412,8 @@ class Request:
             record["allowed"] = list(self.allowed)
         if self.behalf is not None:
             record["behalf"] = [self.behalf.user, self.behalf.session, self.behalf.platform]
+        if self.later:
+            record["later"] = True
         return record
 
     @classmethod
@@ -426,6 +431,7 @@ class Request:
             whole=record.get("whole", False),
             allowed=tuple(record["allowed"]) if "allowed" in record else None,
             behalf=Behalf(*record["behalf"]) if "behalf" in record else None,
+            later=record.get("later", False),
         )
 
 
@@ -496,6 +502,8 @@ class Final:
     usage: Usage | None = None
     calls: tuple[ToolCall, ...] = ()
     complete: bool = True
+    attachments: tuple[Attachment, ...] = ()
+    """Files that go with it."""
 
 
 @dataclass(frozen=True, slots=True)

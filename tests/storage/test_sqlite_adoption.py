@@ -16,14 +16,17 @@ from hypothesis import strategies as st
 from parley.storage.contract import Job, NewSession, StopTurn, TurnEnd
 from parley.storage.hands import Question
 from parley.storage.sqlite import SqliteStore
-from tests.builders import PLATFORM, a_draft, a_message, say
+from tests.builders import PLATFORM, a_draft, a_message, a_source, say
 from tests.storage.conformance.base import a_record, a_work, command, converse, spoken
 
 _LANES = [f"agent:main:test:{rest}" for rest in ("dm:99", "group:g1:alice", "dm:a%3Ab:t1")]
 _DEEDS = st.lists(
     st.tuples(
         st.sampled_from(
-            ["say", "converse", "claim", "new", "stop", "work", "job", "request", "question"]
+            [
+                *("say", "converse", "claim", "new", "stop", "work", "job", "request", "question"),
+                *("room", "chat"),
+            ]
         ),
         st.sampled_from([*_LANES, "c1"]),
     ),
@@ -69,6 +72,13 @@ async def _do(store: SqliteStore, number: int, deed: str, lane: str) -> None:
                     expires_at=9e9,
                 )
                 await store.put_question(question)
+        case "room":
+            if await store.chat_at(lane) is None:
+                chat = await store.open_chat("test:alice", key=f"{number}")
+                await store.place_chat("test:alice", chat.number, a_source(lane), lane)
+        case "chat":
+            if (record := await store.session_of(lane)) is not None:
+                await store.chat_of_session("test:alice", record.id)
         case "request":
             await store.open_request(a_record(f"{number}", lane=lane))
         case "job":
@@ -100,7 +110,7 @@ def _ours(found: dict[str, list[tuple[object, ...]]]) -> int:
 def _named(found: dict[str, list[tuple[object, ...]]]) -> list[object]:
     """The columns that hold the name of a lane."""
     places = {"lane": 0, "session": 1, "turn": 1, "inbox": 1, "outbox": 1, "job": 1, "request": 3}
-    places |= {"question": 2, "speaker": 1}
+    places |= {"question": 2, "speaker": 1, "chat": 4}
     return [row[place] for table, place in places.items() for row in found[table]]
 
 

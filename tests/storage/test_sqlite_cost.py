@@ -34,7 +34,11 @@ _BOUNDED_BY_WHAT_IS_UNDER_WAY = {
     "outbox_resume_repeatable": "outbox_sending",
     "outbox_resume_unsure": "outbox_sending",
     "works": "work_running",
+    "chats_unplaced": "chat_unplaced",
+    "quiet_chats": "chat_unplaced",
     "quiet_questions": "question_waiting|question_of_turn",
+    # All that is in it is asked for.
+    "chats_archived": "chat_archived",
     # As far as it takes to find so many conversations.
     "conversations": "session_by_time",
 }
@@ -46,6 +50,8 @@ _SMALL |= {
     "search_is_made": "sqlite_schema",
 }
 _SMALL |= dict.fromkeys(("search_last", "search_move", "search_retreat", "search_holds"), "indexed")
+# As far as it takes to find so many, from the end.
+_SMALL |= {"users": "user"}
 # Lists of what an index found just before.
 _SMALL |= {"search_reach": "(subquery-1)"}
 _SMALL |= {"usage_of_session": "(subquery-2)"}
@@ -56,6 +62,7 @@ _SMALL |= {"search_plainly": "e"}
 _ONCE = {"adopt_turns": "turn", "adopt_inbox": "inbox", "adopt_outbox": "outbox"}
 _ONCE |= {"adopt_requests": "request"}
 _ONCE |= {"adopt_questions": "question", "adopt_speakers": "speaker"}
+_ONCE |= {"adopt_chats": "chat"}
 # What is done to a copy only.
 _ONCE |= {"quiet_inbox": "inbox", "quiet_lanes": "lane", "quiet_given": "inbox"}
 

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from parley.storage.contract import StoreUnavailable
+from parley.storage.people import Arrival
 from parley.storage.sqlite import SqliteStore
-from tests.builders import PLATFORM, say
+from tests.builders import PLATFORM, a_message, say
 from tests.storage.conformance.base import OWNER
 
 BIG = "x" * 200_000
@@ -32,11 +33,11 @@ async def store(file: Path) -> AsyncIterator[SqliteStore]:
 
 
 @contextmanager
-def full(file: Path) -> Iterator[None]:
-    """This process may write no byte past the length of the log."""
+def full(file: Path, *, room: int = 0) -> Iterator[None]:
+    """This process may write no byte past the length of the log and this room."""
     log = file.with_name(f"{file.name}-wal")
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (log.stat().st_size, hard))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (log.stat().st_size + room, hard))
     try:
         yield
     finally:
@@ -57,6 +58,21 @@ async def test_a_full_disk_is_told_until_it_is_mended(store: SqliteStore, file: 
             assert health.fault.startswith("The database cannot be used: ")
             assert health.queued == 1
     assert (await store.health()).fault is None
+
+
+async def test_on_a_full_disk_neither_messages_nor_marks_stay(
+    store: SqliteStore, file: Path
+) -> None:
+    await store.put_marks({"since": "s1"})
+    arrivals = [Arrival("c2", text[:9], a_message(text, chat="c2")) for text in ("small", BIG)]
+    with full(file, room=len(BIG) // 2):
+        with pytest.raises(StoreUnavailable):
+            await store.submit_all(arrivals, {"since": "s2"})
+        assert await store.mark("since") == "s1"
+        assert (await store.health()).queued == 1
+    receipts = await store.submit_all(arrivals, {"since": "s2"})
+    assert [receipt.state for receipt in receipts] == ["queued", "queued"]
+    assert await store.mark("since") == "s2"
 
 
 async def test_a_write_that_works_is_the_end_of_a_fault(store: SqliteStore, file: Path) -> None:

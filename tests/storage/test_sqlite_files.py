@@ -189,6 +189,44 @@ async def test_a_database_from_before_there_were_hands_goes_on(tmp_path: Path) -
     await store.close()
 
 
+async def test_a_database_from_before_people_were_known_goes_on(tmp_path: Path) -> None:
+    """Replies that waited go out, without files; everyone is new once."""
+    file = tmp_path / "parley.db"
+    migrate(file, {number: script for number, script in migrations().items() if number <= 4})
+    source = f'{{"platform":"{PLATFORM}","chat_id":"c1","chat_type":"dm"}}'
+    with sqlite3.connect(file) as db:
+        db.execute("INSERT INTO session (id, lane, created_at, updated_at) VALUES ('s','c1',1,1)")
+        db.execute(
+            "INSERT INTO lane (key, platform, session, state) VALUES ('c1',?,'s','idle')",
+            (PLATFORM,),
+        )
+        for state in ("sent", "sending", "waiting", "dead"):
+            db.execute(
+                "INSERT INTO outbox (lane, platform, session, dedupe, source, text, kind, answers,"
+                " state, owner, next_at, at) VALUES ('c1', ?, 's', ?, ?, ?, 'reply', '[]', ?,"
+                " 'old', 1, 1)",
+                (PLATFORM, state, source, state, state),
+            )
+        db.execute("INSERT INTO person_setting VALUES ('test:alice', 'safety', 'on')")
+    db.close()
+    store = SqliteStore.open(file)
+    assert _version(file) == max(migrations())
+    await store.resume_sends(PLATFORM, "new", repeats=True)
+    for text in ("sending", "waiting"):
+        [reply] = await store.lease_deliveries(PLATFORM, "new", 9)
+        assert (reply.text, reply.attachments) == (text, ())
+        await store.delivered(reply.id)
+    assert [reply.attachments for reply in (await store.health()).dead] == [()]
+    assert await store.person_settings("test:alice") == {"safety": "on"}
+    assert (await store.get_or_create_user("alice", "test")).is_new
+    chat = await store.chat_of_session("test:alice", "s")
+    assert (chat.label, chat.lane) == ("C1", "c1")
+    assert await store.unplaced_chats() == []
+    assert await store.marks("") == {}
+    await store.close()
+    assert file.with_name(f"{file.name}.schema-4.backup").exists()
+
+
 async def test_an_upgrade_that_breaks_off_changes_nothing(file: Path) -> None:
     old = _version(file)
     with pytest.raises(StoreError, match="cannot be upgraded"):

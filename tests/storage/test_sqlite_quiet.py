@@ -11,7 +11,7 @@ from parley.storage.hands import Limit, Question, Reservation, Spent
 from parley.storage.sqlite import SqliteStore
 from parley.storage.sqlite.migrate import migrate, migrations
 from parley.storage.sqlite.quiet import quieten
-from tests.builders import PLATFORM, a_message, event_name, say
+from tests.builders import PLATFORM, a_message, a_source, event_name, say
 from tests.storage.conformance.base import (
     OWNER,
     a_record,
@@ -84,6 +84,28 @@ async def test_nothing_of_what_tools_began_goes_on_in_the_copy(tmp_path: Path) -
     assert await copy.note(session.id, "todo") == "milk"
     assert await original.questions("c1") != []
     assert [job.job.id for job in await original.jobs("c1")] == ["j1"]
+    await copy.close()
+    await original.close()
+
+
+async def test_the_copy_makes_no_room_and_reads_no_stream_of_the_original(
+    tmp_path: Path,
+) -> None:
+    """It keeps who people are and where their chats are."""
+    original = SqliteStore.open(tmp_path / "parley.db")
+    alice = await original.get_or_create_user("alice", PLATFORM, "Alice")
+    for key in ("placed", "waiting"):
+        await original.open_chat(alice.person, key=key)
+    placed = await original.place_chat(alice.person, 1, a_source("room"), "room")
+    await original.put_marks({"since": "s1"})
+    copy = SqliteStore.open(_quiet_copy(tmp_path / "parley.db"))
+    assert await copy.chats(alice.person) == [placed]
+    assert await copy.unplaced_chats() == []
+    assert await copy.marks("") == {}
+    assert not (await copy.get_or_create_user("alice", PLATFORM)).is_new
+    assert (await copy.open_chat(alice.person, key="next")).number == 3
+    assert len(await original.unplaced_chats()) == 1
+    assert await original.mark("since") == "s1"
     await copy.close()
     await original.close()
 

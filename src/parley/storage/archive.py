@@ -83,8 +83,10 @@ class _Choice:
         """Whether an entry of the home itself is wanted."""
         if name in NEVER or (name == "logs" and not self.logs):
             return False
-        # In its home an MCP server keeps what it signed in with.
-        return self.secrets or not (name.startswith(".env") or name == "mcp")
+        if name == "matrix" and self.copy:
+            return False  # a device is used in one place: a copy signs in for itself
+        # In its home an MCP server keeps what it signed in with, and Matrix its device.
+        return self.secrets or not (name.startswith(".env") or name in {"mcp", "matrix"})
 
 
 def _manifest(profile: Profile, *, secrets: bool) -> bytes:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, TypeAlias
 
 from parley.protocol import (
+    Attachment,
     ChatMessage,
     InboundMessage,
     ParleyError,
@@ -20,6 +21,7 @@ from parley.protocol import (
     person_of,
 )
 from parley.storage.hands import HandsStore, Job, Payer, Scope, Work
+from parley.storage.people import PeopleStore
 
 __all__ = [
     "Claim",
@@ -89,7 +91,7 @@ InboxKind: TypeAlias = Literal["message", "command"]
 class Receipt:
     """What became of a submitted message."""
 
-    state: Literal["queued", "duplicate", "rate_limited"]
+    state: Literal["queued", "duplicate", "rate_limited", "refused"]
     inbox_id: int = 0
     retry_after: float = 0.0
     fresh: bool = False
@@ -230,6 +232,8 @@ class Draft:
     """The platform's ids of the messages this answers."""
     handover: bool = False
     """The surface knows a repeat: the reply is leased at once, without a second write."""
+    attachments: tuple[Attachment, ...] = ()
+    """Files that go with it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,6 +253,7 @@ class Delivery:
     at: float
     session: str = ""
     """Made up by chance: no other profile has it, and a rename leaves it as it is."""
+    attachments: tuple[Attachment, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -427,7 +432,7 @@ class StoreHealth:
     fault: str | None = None
 
 
-class Store(HandsStore, Protocol):
+class Store(HandsStore, PeopleStore, Protocol):
     """Everything durable of one profile."""
 
     on_notice: Callable[[str], None] | None
@@ -481,8 +486,9 @@ class Store(HandsStore, Protocol):
     async def absorb(self, claim: Claim) -> tuple[InboxMessage, ...]:
         """Take the messages that wait behind this turn into it, and into the transcript.
 
-        Up to the first that came in by another account: the turn's reply goes to one. The
-        request of a program has a turn of its own, which takes in nothing.
+        Up to the first that came in by another account: the turn's reply goes to one. Only what
+        the same person says: the turn is theirs, and they pay for it. The request of a program
+        has a turn of its own, which takes in nothing.
         """
 
     async def step(

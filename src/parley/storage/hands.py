@@ -132,6 +132,9 @@ class Limit:
     until: float
     tokens: int | None = None
     micros: int | None = None
+    plan: str | None = None
+    """The name of the plan that says so. It is used up when all of it is spent: the call before
+    that may go beyond it, whatever it may cost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,6 +243,11 @@ class HandsStore(Protocol):
     async def is_running(self, turn: int) -> bool:
         """Whether a turn is under way, or is to be resumed."""
 
+    async def owed(self, lane: str) -> int:
+        """How much may still be said in a lane without being asked: work whose end is told, what
+        came by itself and is not answered yet, replies on their way.
+        """
+
     async def is_under_way(self, lane: str) -> bool:
         """Whether a turn runs in a lane, or is to be resumed there."""
 
@@ -309,6 +317,9 @@ class HandsStore(Protocol):
 
         With `person` only of the turns they took part in, and of `lane`; of either alone too.
         """
+
+    async def conversation_at(self, lane: str) -> Conversation | None:
+        """The one in this lane, if anyone has spoken there."""
 
     async def conversations(self, person: str | None, *, limit: int = 50) -> list[Conversation]:
         """Where this person has spoken, or anyone, newest first."""

@@ -6,12 +6,15 @@ same database again at each call) and `address` (what `tests.storage.child` open
 
 from tests.storage.conformance.adoption import AdoptionPromises
 from tests.storage.conformance.anew import AnewPromises
+from tests.storage.conformance.arrivals import ArrivalPromises
+from tests.storage.conformance.chats import ChatPromises
 from tests.storage.conformance.commands import CommandPromises
 from tests.storage.conformance.durability import DurabilityPromises
 from tests.storage.conformance.fences import FencePromises
 from tests.storage.conformance.lanes import LanePromises
 from tests.storage.conformance.notes import NotePromises
 from tests.storage.conformance.outbox import OutboxPromises
+from tests.storage.conformance.people import PeoplePromises
 from tests.storage.conformance.posts import PostPromises
 from tests.storage.conformance.programs import ProgramPromises
 from tests.storage.conformance.questions import QuestionPromises
@@ -45,5 +48,8 @@ class StoreConformance(
     PostPromises,
     SearchPromises,
     NotePromises,
+    PeoplePromises,
+    ChatPromises,
+    ArrivalPromises,
 ):
     """Every promise of the contract."""

@@ -15,23 +15,45 @@ from tests.builders import PLATFORM, a_message, a_source, say
 from tests.storage.conformance.base import OWNER, OpenStore, claim_one, current
 
 
+async def _accepted_before_a_kill(address: str, submit: str) -> list[list[str]]:
+    """A process submits until it is killed; what it was told is kept, as it wrote it down."""
+    child = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "tests.storage.child", address, submit),
+        stdout=asyncio.subprocess.PIPE,
+    )
+    assert child.stdout is not None
+    accepted = [(await child.stdout.readline()).decode().split() for _ in range(300)]
+    child.kill()
+    rest = (await child.stdout.read()).decode()
+    await child.wait()
+    return accepted + [line.split() for line in rest.splitlines(keepends=True) if line[-1] == "\n"]
+
+
 class DurabilityPromises:
     async def test_what_submit_returned_for_survives_a_kill(
         self, open_store: OpenStore, address: str
     ) -> None:
-        child = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "tests.storage.child", address, stdout=asyncio.subprocess.PIPE
-        )
-        assert child.stdout is not None
-        accepted = [(await child.stdout.readline()).decode().split() for _ in range(300)]
-        child.kill()
-        rest = (await child.stdout.read()).decode()
-        await child.wait()
-        accepted += [line.split() for line in rest.splitlines(keepends=True) if line[-1] == "\n"]
+        accepted = await _accepted_before_a_kill(address, "alone")
         store = await open_store()
         for chat, number in accepted:
             assert (await say(store, number, chat=chat)).state == "duplicate"
         assert (await say(store, "never sent", chat="chat-0")).state == "queued"
+
+    async def test_after_a_kill_the_marks_are_where_the_messages_are(
+        self, open_store: OpenStore, address: str
+    ) -> None:
+        """Nothing comes twice and nothing is left out when a surface goes on from its mark."""
+        accepted = await _accepted_before_a_kill(address, "together")
+        store = await open_store()
+        last = {stream: int(number) for stream, number in accepted}
+        assert last
+        for stream, number in last.items():
+            mark = int(await store.mark(stream) or -1)
+            assert mark >= number
+            for chat in (f"{stream}-a", f"{stream}-b"):
+                for known in range(mark + 1):
+                    assert (await say(store, str(known), chat=chat)).state == "duplicate"
+                assert (await say(store, str(mark + 1), chat=chat)).state == "queued"
 
     async def test_many_submits_at_once_are_all_kept(self, open_store: OpenStore) -> None:
         store = await open_store()

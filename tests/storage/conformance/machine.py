@@ -3,7 +3,8 @@
 Whatever the order of events: no message is lost, none is answered twice, the order of a lane is
 kept, a lane runs at most one turn, and a session ends between turns only. A program's message is
 alone in its turn, and only what nobody waits for is given up. Names of lanes change with the
-namespace; what is in them does not.
+namespace; what is in them does not. A chat keeps its number and its lane, and a mark is where the
+last messages that came with it left it.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ from parley.storage.contract import (
     TurnEnd,
     Withdrawn,
 )
-from tests.builders import PLATFORM, a_draft, a_message, event_name
+from parley.storage.people import Arrival
+from tests.builders import PLATFORM, a_draft, a_message, a_source, event_name
 from tests.storage.conformance.base import a_program_message, a_work, asked, spoken
 
 T = TypeVar("T")
@@ -51,6 +53,8 @@ class _Lane:
     talked: bool = False
     """A turn began in its session."""
     works: list[str] = field(default_factory=list)
+    chat: int | None = None
+    """The number of the chat that has it for itself."""
 
     @property
     def is_over(self) -> bool:
@@ -76,6 +80,8 @@ class LaneMachine(RuleBasedStateMachine):
         self.namespace = "main"
         self.programs: dict[str, bool] = {}
         """The texts that programs sent, and whether they last."""
+        self.chats = 0
+        self.mark: str | None = None
 
     @abstractmethod
     def open_store(self) -> Awaitable[Store]:
@@ -114,6 +120,44 @@ class LaneMachine(RuleBasedStateMachine):
             model.begin_session()
         model.exists = True
         model.waiting.append(text)
+
+    @rule(lanes=st.lists(LANES, max_size=4), again=st.booleans())
+    def messages_come_with_a_mark(self, lanes: list[str], again: bool) -> None:
+        arrivals = []
+        for lane in lanes:
+            self.said += 1
+            text = str(self.said)
+            name = event_name(text, chat=lane)
+            arrivals.append(Arrival(self._name(lane), name, a_message(text, chat=lane)))
+            self.lanes[lane].exists = True
+            self.lanes[lane].waiting.append(text)
+        self.mark = None if self.mark and not lanes else f"after {self.said}"
+        for state in ("queued", "duplicate")[: 1 + again]:
+            receipts = self.do(self.store.submit_all(arrivals, {"since": self.mark}))
+            assert [receipt.state for receipt in receipts] == [state] * len(lanes)
+
+    @rule(lane=LANES)
+    def a_chat_is_placed(self, lane: str) -> None:
+        model = self.lanes[lane]
+        if model.chat is None:
+            self.chats += 1
+            chat = self.do(self.store.open_chat("test:alice", key=f"key {self.chats}"))
+            assert chat.number == self.chats
+            model.chat = chat.number
+        placed = self.store.place_chat("test:alice", model.chat, a_source(lane), self._name(lane))
+        assert self.do(placed).session is not None
+        model.exists = True
+
+    @rule(lane=LANES)
+    def a_session_is_a_chat(self, lane: str) -> None:
+        if not self.lanes[lane].exists:
+            return
+        record = self.do(self.store.session_of(self._name(lane)))
+        assert record is not None
+        before = self.chats
+        chat = self.do(self.store.chat_of_session("test:alice", record.id))
+        assert chat.number <= before + 1
+        self.chats = max(before, chat.number)
 
     @rule(lane=LANES, lasting=st.booleans(), told=st.booleans())
     def a_program_asks(self, lane: str, lasting: bool, told: bool) -> None:
@@ -333,6 +377,18 @@ class LaneMachine(RuleBasedStateMachine):
         health = self.do(self.store.health())
         assert health.queued == sum(len(model.waiting) for model in self.lanes.values())
         assert health.running == len(self.held)
+
+    @invariant()
+    def chats_and_marks_are_where_they_were(self) -> None:
+        if not self.chats and self.mark is None:
+            return
+        assert self.do(self.store.mark("since")) == self.mark
+        for lane, model in self.lanes.items():
+            found = self.do(self.store.chat_at(self._name(lane)))
+            assert (None if found is None else found.number) == model.chat
+        chats = self.do(self.store.chats("test:alice"))
+        assert [chat.number for chat in chats] == list(range(1, self.chats + 1))
+        assert {chat.lane for chat in chats} <= {self._name(lane) for lane in self.lanes}
 
     @invariant()
     def what_is_held_is_held(self) -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 
+from parley.protocol import Attachment
 from parley.storage.contract import Claim, Delivery, Store, TurnEnd
 from tests.builders import PLATFORM, a_draft, a_source, say
-from tests.storage.conformance.base import OWNER, claim_one, waiting_replies
+from tests.storage.conformance.base import OWNER, OpenStore, claim_one, waiting_replies
 
 
 async def _reply(
@@ -37,6 +38,32 @@ class OutboxPromises:
         assert (delivery.lane, delivery.turn, delivery.source) == ("c1", claim.turn, claim.source)
         assert (delivery.text, delivery.dedupe) == ("hi", "reply:c1:hi")
         assert delivery.kind == "reply"
+
+    async def test_files_go_with_a_reply(self, open_store: OpenStore) -> None:
+        store = await open_store()
+        files = (
+            Attachment("cat.png", "image/png", "/tmp/cat.png", 3),
+            Attachment('Bär "1".txt', "text/plain", "/tmp/b", 0),
+        )
+        await say(store, "asks")
+        [claim] = await store.claim(OWNER, 1, [PLATFORM])
+        with_files = replace(a_draft("here"), attachments=files)
+        drafts = (replace(with_files, handover=True), a_draft("and"), with_files)
+        names = [replace(draft, dedupe=str(n)) for n, draft in enumerate(drafts)]
+        [handed] = (await store.commit(claim, TurnEnd("done", (), tuple(names)))).handed
+        assert handed.attachments == files
+        await store.retry_delivery(handed.id, 0.0, "busy")
+        await store.close()
+        again = await open_store()
+        found = []
+        while leased := await again.lease_deliveries(PLATFORM, OWNER, 1):
+            found += leased
+            await again.delivered(leased[0].id)
+        assert [reply.attachments for reply in found] == [files, (), files]
+        [posted] = await again.post("c1", replace(with_files, handover=True), owner=OWNER)
+        assert posted.attachments == files
+        await again.abandon_delivery(posted.id, "dead", "gone")
+        assert (await again.health()).dead[0].attachments == files
 
     async def test_a_leased_reply_is_not_leased_again(self, store: Store) -> None:
         await _reply(store, "hi")

@@ -160,6 +160,32 @@ class SpendingPromises:
         assert await store.spent(claim.payer, _ALL) == [Spent(30, 300)] * 3
         assert await store.reserve(_wanted(claim), [_limit(whose, **enough)]) is None
 
+    async def test_a_call_may_go_beyond_a_plan_that_is_not_used_up(self, store: Store) -> None:
+        claim = await _running(store)
+        plan = replace(_limit("user", tokens=60), plan="Beta")
+        for used in (30, 29):
+            assert await store.reserve(_wanted(claim, tokens=9999), [plan]) is None
+            await store.step(claim, [], _used(used, 300))
+        budget = _limit("user", tokens=120)
+        overrun = await store.reserve(_wanted(claim), [plan, budget])
+        assert overrun == Overrun(budget, Spent(59, 600))
+        assert await store.reserve(_wanted(claim), [plan]) is None
+        await store.step(claim, [], _used(11, 300))
+        for limit in (60, 70, 0):
+            used_up = replace(plan, tokens=limit)
+            overrun = await store.reserve(_wanted(claim, tokens=0), [used_up])
+            assert overrun == Overrun(used_up, Spent(70, 900))
+        for more in (71, None):
+            assert await store.reserve(_wanted(claim), [replace(plan, tokens=more)]) is None
+
+    async def test_what_is_held_already_counts_against_a_plan(self, store: Store) -> None:
+        plan = replace(_limit(tokens=250), plan="Beta")
+        claims = [await _running(store, f"c{number}") for number in range(5)]
+        overruns = await asyncio.gather(
+            *(store.reserve(_wanted(claim), [plan]) for claim in claims)
+        )
+        assert overruns == [None] * 3 + [Overrun(plan, Spent(300, 3000))] * 2
+
     async def test_calls_side_by_side_do_not_break_a_limit_together(self, store: Store) -> None:
         claims = [await _running(store, f"c{number}") for number in range(6)]
         limit = _limit(tokens=350)

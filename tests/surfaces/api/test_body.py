@@ -127,12 +127,12 @@ async def test_an_empty_body_is_no_object(site: Site) -> None:
 
 
 def test_the_depth_that_is_allowed_can_be_written_and_read_again() -> None:
-    from parley.surfaces.api.body import _parse
+    from parley.surfaces.api.body import parse_object
 
     deep: Any = "x"
     for _ in range(127):
         deep = [deep]
-    assert _parse(json.dumps({"a": deep}).encode()) == {"a": deep}
+    assert parse_object(json.dumps({"a": deep}).encode()) == {"a": deep}
 
 
 # ── how large ──
@@ -222,9 +222,9 @@ async def test_a_body_that_is_cut_has_nobody_to_answer() -> None:
 async def test_a_body_of_very_many_values_is_refused_before_they_are_built() -> None:
     many = b'{"a":{' + b",".join(b'"%d":1' % number for number in range(300_000)) + b"}}"
     with pytest.raises(ApiError, match="200000 values at most"):
-        body._parse(many)
+        body.parse_object(many)
 
 
 async def test_commas_within_a_text_are_no_values() -> None:
     told = {"a": 'x\\",' * 300_000}
-    assert body._parse(json.dumps(told).encode()) == told
+    assert body.parse_object(json.dumps(told).encode()) == told

@@ -13,6 +13,7 @@ __all__ = ["adopt"]
 
 _FOLLOWERS = (
     *("sessions", "turns", "inbox", "outbox", "jobs", "requests", "questions", "speakers"),
+    "chats",
 )
 # May be for lanes that nobody has spoken in yet.
 _AHEAD = ("jobs_elsewhere", "requests_elsewhere")

@@ -61,6 +61,9 @@ class SqliteHands:
     async def is_running(self, turn: int) -> bool:
         return await self._engine.read(lambda db: works.is_running(db, turn))
 
+    async def owed(self, lane: str) -> int:
+        return await self._engine.read(lambda db: works.owed(db, lane))
+
     async def is_under_way(self, lane: str) -> bool:
         return await self._engine.read(lambda db: works.is_under_way(db, lane))
 
@@ -156,6 +159,9 @@ class SqliteHands:
         more = await self._engine.write(lambda db: search.merge(db, begin=True))
         while more:
             more = await self._engine.write(lambda db: search.merge(db, begin=False))
+
+    async def conversation_at(self, lane: str) -> Conversation | None:
+        return await self._engine.read(lambda db: search.conversation_at(db, lane))
 
     async def conversations(self, person: str | None, *, limit: int = 50) -> list[Conversation]:
         return await self._engine.read(lambda db: search.conversations(db, person, limit=limit))

@@ -291,11 +291,15 @@ def absorb(
 def _behind(db: sqlite3.Connection, held: Claim, *, now: float) -> list[InboxMessage]:
     """Up to what waits for a turn of its own: the request of a program, and what came in by
     another account, since the turn's reply goes to one.
+
+    What others say in a conversation that they share waits too: the turn has the skills of one
+    person, and is paid from their plan.
     """
     if any(taken.message.request is not None for taken in held.messages):
         return []
     found = db.execute(SQL["inbox_waiting"], {"lane": held.lane, "now": now}).fetchall()
-    return list(takewhile(partial(_joins, held), map(rows.inbox_message, found)))
+    joined = takewhile(partial(_joins, held), map(rows.inbox_message, found))
+    return [taken for taken in joined if _is_late(taken, held) or _is_theirs(taken, held)]
 
 
 def _joins(held: Claim, taken: InboxMessage) -> bool:
@@ -303,6 +307,10 @@ def _joins(held: Claim, taken: InboxMessage) -> bool:
     if _is_late(taken, held):
         return True
     return message.request is None and message.source.account == held.source.account
+
+
+def _is_theirs(taken: InboxMessage, held: Claim) -> bool:
+    return person_of(taken.message.source) == person_of(held.source)
 
 
 def _is_late(taken: InboxMessage, held: Claim) -> bool:

@@ -36,6 +36,7 @@ def add(
         account = rows.storable(draft.source.account or "")
         before = db.execute(SQL["outbox_open"], {"lane": place.lane, "account": account})
         behind = before.fetchone() is not None
+        files = [file.to_dict() for file in draft.attachments]
         hand_over = draft.handover and owner is not None and not behind
         added = db.execute(
             SQL["outbox_add"],
@@ -50,6 +51,7 @@ def add(
                 "text": rows.storable(draft.text),
                 "kind": draft.kind,
                 "answers": rows.dump(draft.answers),
+                "attachments": rows.dump(files) if files else None,
                 "state": "sending" if hand_over else "waiting",
                 "owner": owner if hand_over else None,
                 "attempts": 1 if hand_over else 0,
@@ -71,6 +73,7 @@ def add(
                     attempts=1,
                     at=now,
                     session=place.session,
+                    attachments=draft.attachments,
                 )
             )
     return handed

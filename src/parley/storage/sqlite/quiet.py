@@ -21,6 +21,8 @@ _STEPS = (
     ("reservation", "quiet_reservations"),
     ("request", "quiet_given"),
     ("request", "quiet_requests"),
+    ("chat", "quiet_chats"),
+    ("mark", "quiet_marks"),
 )
 
 

@@ -7,10 +7,12 @@ import secrets
 import sqlite3
 from typing import Any
 
-from parley.protocol import ChatMessage, InboundMessage, SessionSource
+from parley.protocol import Attachment, ChatMessage, InboundMessage, SessionSource
 from parley.storage.contract import Delivery, Entry, InboxMessage, RequestRecord, SessionRecord
+from parley.storage.people import Chat, User
 
 __all__ = [
+    "chat",
     "delivery",
     "dump",
     "entry",
@@ -20,6 +22,7 @@ __all__ = [
     "session_record",
     "source",
     "storable",
+    "user",
 ]
 
 
@@ -86,6 +89,32 @@ def delivery(row: sqlite3.Row) -> Delivery:
         attempts=row["attempts"],
         at=row["at"],
         session=row["session"],
+        attachments=tuple(Attachment(**item) for item in json.loads(row["attachments"] or "[]")),
+    )
+
+
+def user(row: sqlite3.Row, *, is_new: bool = False) -> User:
+    platform, external_id = row["platform"], row["external_id"]
+    return User(
+        person=f"{platform}:{external_id}",
+        platform=platform,
+        external_id=external_id,
+        display_name=row["display_name"],
+        created_at=row["created_at"],
+        is_new=is_new,
+    )
+
+
+def chat(row: sqlite3.Row) -> Chat:
+    return Chat(
+        person=row["person"],
+        number=row["number"],
+        name=row["name"],
+        lane=row["lane"],
+        session=row["session"],
+        source=None if row["source"] is None else source(row["source"]),
+        archived=bool(row["archived"]),
+        created_at=row["created_at"],
     )
 
 

@@ -10,7 +10,7 @@ from parley.storage.hands import Conversation, FoundEntry
 from parley.storage.sqlite import rows
 from parley.storage.sqlite.queries import SQL
 
-__all__ = ["conversations", "find", "forget", "holds", "index", "merge"]
+__all__ = ["conversation_at", "conversations", "find", "forget", "holds", "index", "merge"]
 
 _MOST_OF_A_TEXT = 20_000
 _EXCERPT = 300
@@ -126,13 +126,19 @@ def merge(db: sqlite3.Connection, *, begin: bool) -> bool:
 
 def conversations(db: sqlite3.Connection, person: str | None, *, limit: int) -> list[Conversation]:
     query = SQL["conversations" if person is None else "conversations_of_person"]
-    return [
-        Conversation(
-            lane=row["lane"],
-            session=row["session"],
-            title=row["title"],
-            source=rows.source(row["source"]),
-            at=row["at"],
-        )
-        for row in db.execute(query, {"person": person, "limit": limit})
-    ]
+    return [_conversation(row) for row in db.execute(query, {"person": person, "limit": limit})]
+
+
+def conversation_at(db: sqlite3.Connection, lane: str) -> Conversation | None:
+    row = db.execute(SQL["conversation_at"], {"lane": lane}).fetchone()
+    return None if row is None else _conversation(row)
+
+
+def _conversation(row: sqlite3.Row) -> Conversation:
+    return Conversation(
+        lane=row["lane"],
+        session=row["session"],
+        title=row["title"],
+        source=rows.source(row["source"]),
+        at=row["at"],
+    )

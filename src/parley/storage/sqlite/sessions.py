@@ -25,6 +25,8 @@ _FORGOTTEN = (
     "questions",
     "permits",
     "notes",
+    "chats",
+    "beginnings",
     "entries",
     "turns",
     "session",

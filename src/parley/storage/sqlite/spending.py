@@ -92,10 +92,7 @@ def reserve(
     for limit, so_far in zip(
         limits, spent(db, wanted.payer, limits, but=wanted.turn, now=now), strict=True
     ):
-        tokens, micros = so_far.tokens + wanted.tokens, so_far.micros + wanted.micros
-        if (limit.tokens is not None and tokens > limit.tokens) or (
-            limit.micros is not None and micros > limit.micros
-        ):
+        if _overruns(limit, so_far, wanted):
             return Overrun(limit, so_far)
     db.execute(
         SQL["reservation_put"],
@@ -112,6 +109,16 @@ def reserve(
         },
     )
     return None
+
+
+def _overruns(limit: Limit, so_far: Spent, wanted: Reservation) -> bool:
+    """Whether the call breaks the limit; a plan is broken when not one token is left of it."""
+    tokens, micros = so_far.tokens + wanted.tokens, so_far.micros + wanted.micros
+    if limit.plan is not None:
+        tokens, micros = so_far.tokens + 1, so_far.micros + 1
+    return (limit.tokens is not None and tokens > limit.tokens) or (
+        limit.micros is not None and micros > limit.micros
+    )
 
 
 def spent(

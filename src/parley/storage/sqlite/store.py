@@ -34,20 +34,24 @@ from parley.storage.contract import (
     TurnResult,
     Withdrawn,
 )
+from parley.storage.people import Arrival
 from parley.storage.sqlite import (
     adoption,
     clock,
     commands,
     lanes,
+    notes,
     outbox,
     requests,
     rows,
     search,
     sessions,
 )
+from parley.storage.sqlite.arrivals import accept
 from parley.storage.sqlite.engine import Engine
 from parley.storage.sqlite.hands import SqliteHands
 from parley.storage.sqlite.migrate import open_migrated
+from parley.storage.sqlite.people import SqlitePeople
 from parley.storage.sqlite.queries import SQL
 
 __all__ = ["SqliteStore"]
@@ -55,7 +59,7 @@ __all__ = ["SqliteStore"]
 _PATIENCE = 1.0
 
 
-class SqliteStore(SqliteHands):
+class SqliteStore(SqliteHands, SqlitePeople):
     """One profile's rows in one file. Make it with `open`."""
 
     def __init__(self, engine: Engine, *, rate_limit: RateLimit | None = None) -> None:
@@ -88,20 +92,21 @@ class SqliteStore(SqliteHands):
         fresh_before: float | None = None,
         notice: Callable[[SessionRecord], Draft] | None = None,
     ) -> Receipt:
-        now = time.time()
-        limit = self._rate_limit if user is not None else None
+        now, limit = time.time(), self._rate_limit
+        arrival = Arrival(lane, dedupe, message, kind, user, fresh_before, notice)
+        return await self._engine.write(
+            lambda db: accept(db, arrival, limit, not_before=not_before, now=now)
+        )
 
-        def operation(db: Connection) -> Receipt:
-            if limit is not None and lanes.is_new(db, dedupe):
-                wait = clock.allow(db, user or "", 1.0, limit, now=now)
-                if wait is not None:
-                    return Receipt("rate_limited", retry_after=wait)
-            fresh = False
-            if fresh_before is not None and kind == "message":
-                fresh = lanes.begin_anew(db, lane, dedupe, fresh_before, notice, now=now)
-            return lanes.submit(
-                db, lane, dedupe, message, kind=kind, not_before=not_before, now=now, fresh=fresh
-            )
+    async def submit_all(
+        self, arrivals: Sequence[Arrival], marks: Mapping[str, str | None]
+    ) -> list[Receipt]:
+        now, limit = time.time(), self._rate_limit
+
+        def operation(db: Connection) -> list[Receipt]:
+            receipts = [accept(db, arrival, limit, now=now) for arrival in arrivals]
+            notes.put_marks(db, marks)
+            return receipts
 
         return await self._engine.write(operation)
 

@@ -12,7 +12,7 @@ from parley.storage.hands import Work, WorkState
 from parley.storage.sqlite import rows
 from parley.storage.sqlite.queries import SQL
 
-__all__ = ["begin", "end", "get", "is_running", "is_under_way", "listing", "prune"]
+__all__ = ["begin", "end", "get", "is_running", "is_under_way", "listing", "owed", "prune"]
 
 
 def begin(db: sqlite3.Connection, work: Work, *, now: float) -> bool:
@@ -67,6 +67,11 @@ def listing(
         name += "_of_lane"
     found = (_work(row) for row in db.execute(SQL[name], {"session": session, "lane": lane}))
     return [work for work in found if lane is None or work.lane == lane]
+
+
+def owed(db: sqlite3.Connection, lane: str) -> int:
+    count: int = db.execute(SQL["lane_owes"], {"lane": lane}).fetchone()["owed"]
+    return count
 
 
 def is_running(db: sqlite3.Connection, turn: int) -> bool:

@@ -12,7 +12,7 @@ from parley.surfaces.api.errors import ApiError, ClientGone
 if TYPE_CHECKING:
     from aiohttp import web
 
-__all__ = ["read_body", "read_json"]
+__all__ = ["parse_object", "read_body", "read_json"]
 
 _BYTES_PER_SECOND: Final = 16 * 1024
 """What a body must bring once its time is over."""
@@ -51,7 +51,7 @@ async def read_json(request: web.Request, *, most: int, seconds: float) -> dict[
     """The JSON object that the body is."""
     _check_kind(request)
     body = await read_body(request, most=most, seconds=seconds)
-    return _parse(body) if len(body) < _LARGE else await asyncio.to_thread(_parse, body)
+    return parse_object(body) if len(body) < _LARGE else await asyncio.to_thread(parse_object, body)
 
 
 def _check_kind(request: web.Request) -> None:
@@ -69,7 +69,8 @@ class _Unfit(ValueError):
     """JSON as Python would take it, but nobody else."""
 
 
-def _parse(body: bytes) -> dict[str, Any]:
+def parse_object(body: bytes) -> dict[str, Any]:
+    """One JSON object, as everybody takes it; a large one beside the event loop."""
     if _holds_too_many(body):
         # To build so many would keep everyone else waiting.
         raise ApiError.bad_request(

@@ -91,13 +91,17 @@ class Callers:
             raise ApiError.forbidden(
                 f"This key may not do that: it needs the scope {' or '.join(scopes)}."
             )
+        self.count(key)
+        return self._caller(key, request, profiles)
+
+    def count(self, key: ApiKey) -> None:
+        """One more request of this key; raises when that is too many."""
         per_minute = self._per_minute if key.per_minute is None else key.per_minute
         # 0 in the settings is no limit.
         bucket = f"{key.profile}:{key.id}"
         wait = self._limits.allow(bucket, per_minute or None, time.monotonic())
         if wait is not None:
             raise ApiError.rate_limited(wait)
-        return self._caller(key, request, profiles)
 
     def recognise(self, request: web.Request, profiles: tuple[str, ...]) -> Caller | None:
         """Who calls where nobody needs a key."""

@@ -17,13 +17,13 @@ from parley.gateway.persist import until_stored
 from parley.gateway.requests import ProfileDoor
 from parley.gateway.routing import NobodyThere
 from parley.protocol import InboundMessage
+from parley.storage.attachments import clear_old_files
 from parley.storage.contract import Receipt, RequestRecord
 from parley.surfaces.api.asks import Ask, Asks
 from parley.surfaces.api.callers import Caller, Callers
 from parley.surfaces.api.errors import ApiError
 from parley.surfaces.api.records import Ended, Kind, Records
 from parley.surfaces.api.talk import Talk, one_header, talk_of
-from parley.surfaces.api.wire.content import clear_old_files
 from parley.surfaces.api.wire.ids import check_idempotency_key
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from parley.storage.contract import RequestEvent, RequestRecord, TurnResult
 from parley.surfaces.api.errors import ApiError
 from parley.surfaces.api.scribe import Line, Scribe
 
-__all__ = ["Ended", "Kind", "Records", "fingerprint_of", "new_record"]
+__all__ = ["Ended", "Kind", "Records", "fingerprint_of", "new_record", "reply_in"]
 
 Kind = Literal["run", "response", "chat"]
 
@@ -294,11 +294,11 @@ class Records:
 def _ended(record: RequestRecord, found: TurnResult, ending: FinalReply | Failed | None) -> Ended:
     reply: FinalReply | Failed | None = None
     if found.state not in {"stopped", "dropped"}:
-        reply = ending if ending is not None else _reply_in(found)
+        reply = ending if ending is not None else reply_in(found)
     return Ended(record, reply, found.usage, found.turn, found.session)
 
 
-def _reply_in(found: TurnResult) -> FinalReply | Failed:
+def reply_in(found: TurnResult) -> FinalReply | Failed:
     """The end of a turn as its transcript has it."""
     last = next(
         (message for message in reversed(found.messages) if message.role == "assistant"),
@@ -306,4 +306,4 @@ def _reply_in(found: TurnResult) -> FinalReply | Failed:
     )
     if found.state == "failed" or last.note == "failed":
         return Failed(last.text or "The turn failed.")
-    return FinalReply(last.text, calls=last.tool_calls)
+    return FinalReply(last.text, calls=last.tool_calls, attachments=last.attachments)

@@ -21,6 +21,7 @@ from parley.surfaces.base import Rejected, Surface
 if TYPE_CHECKING:
     from aiohttp import web
 
+    from parley.surfaces.api.callers import Callers
     from parley.surfaces.api.desk import Desk
     from parley.surfaces.api.site import Site
 
@@ -35,7 +36,8 @@ _GRACE = 1.0
 class Mounted(Protocol):
     """Something else that is served over HTTP."""
 
-    def routes(self) -> Iterable[web.AbstractRouteDef]: ...
+    def routes(self, callers: Callers, /) -> Iterable[web.AbstractRouteDef]:
+        """What it answers; `callers` knows the keys, for what they open too."""
 
 
 class ApiSurface(Surface):
@@ -103,7 +105,7 @@ class ApiSurface(Surface):
         guard_edge(app, EdgeRules.of(config.origins))
         add_routes(app, desk)
         for each in self._mounted:
-            app.router.add_routes(each.routes())
+            app.router.add_routes(each.routes(callers))
         try:
             site = await open_site(app, self._host, self._port)
         except OSError as error:

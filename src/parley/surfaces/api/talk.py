@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
     from parley.surfaces.api.wire.parsed import ParsedRequest
 
-__all__ = ["Talk", "one_header", "talk_of"]
+__all__ = ["MOST_HOPS", "Talk", "hops_of", "one_header", "talk_of"]
 
 _PLATFORM: Final = "api"
-_MOST_HOPS: Final = 5
+MOST_HOPS: Final = 5
 _SESSION_HEADERS: Final = ("X-Parley-Session-Id", "X-Hermes-Session-Id")
 _MEMORY_HEADERS: Final = ("X-Parley-Session-Key", "X-Hermes-Session-Key")
 
@@ -97,15 +97,15 @@ def talk_of(
         check_session_id(given) if given is not None else new_id("s"),
         is_new=given is None,
         memory_key=None if memory is None else check_session_id(memory, param="session key"),
-        hops=_hops(request),
+        hops=hops_of(request),
         whole=request.headers.get("X-Parley-History") == "whole",
     )
 
 
-def _hops(request: web.Request) -> int:
+def hops_of(request: web.Request) -> int:
     """How often it was handed on; raises when that is a ring of gateways."""
     given = request.headers.get("X-Parley-Hops", "0")
-    if not (given.isascii() and given.isdecimal() and len(given) < 4) or int(given) > _MOST_HOPS:
+    if not (given.isascii() and given.isdecimal() and len(given) < 4) or int(given) > MOST_HOPS:
         raise ApiError.bad_request(
             "This request was handed on by too many gateways: one leads back to another, so "
             "look at `gateway.proxy_url` of each.",

@@ -13,10 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from parley.protocol import Attachment, ChatMessage, ParleyError
+from parley.storage.attachments import clean_name
 from parley.surfaces.api.wire import BadRequest, content
 from parley.surfaces.api.wire.chat_in import read_chat
 from parley.surfaces.api.wire.content import attachments_keeper
-from parley.surfaces.api.wire.files import LARGEST_FILE, clean_name
+from parley.surfaces.api.wire.files import LARGEST_FILE
 from tests.surfaces.api.wire.builders import GIF, JPEG, PDF, PNG, WEBP, Kept, data_url, user
 
 

@@ -66,3 +66,8 @@ WHERE lane > 'agent:' AND lane < 'agent;' AND lane <> renamed(lane, :namespace);
 -- Whoever spoke in a lane spoke in it.
 UPDATE OR REPLACE speaker SET lane = renamed(lane, :namespace)
 WHERE lane > 'agent:' AND lane < 'agent;' AND lane <> renamed(lane, :namespace);
+
+-- name: adopt_chats
+-- Chats follow their lane.
+UPDATE chat SET lane = renamed(lane, :namespace)
+WHERE lane > 'agent:' AND lane < 'agent;' AND lane <> renamed(lane, :namespace);

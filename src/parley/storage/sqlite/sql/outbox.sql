@@ -1,9 +1,9 @@
 -- name: outbox_add
 -- A reply waits for its surface.
 INSERT INTO outbox (lane, platform, account, session, turn, dedupe, source, text, kind, answers,
-    state, owner, attempts, next_at, at)
+    attachments, state, owner, attempts, next_at, at)
 VALUES (:lane, :platform, :account, :session, :turn, :dedupe, :source, :text, :kind, :answers,
-    :state, :owner, :attempts, :at, :at)
+    :attachments, :state, :owner, :attempts, :at, :at)
 ON CONFLICT (dedupe) DO NOTHING;
 
 -- name: outbox_id_of

@@ -37,3 +37,11 @@ UPDATE inbox SET request = NULL WHERE request IS NOT NULL;
 -- name: quiet_requests
 -- Whoever waits for it waits at the original.
 UPDATE request SET state = 'stopped', ended_at = :at WHERE ended_at IS NULL;
+
+-- name: quiet_chats
+-- The original makes a place for it.
+DELETE FROM chat WHERE lane IS NULL;
+
+-- name: quiet_marks
+-- Where the original is in a platform's stream of events.
+DELETE FROM mark;

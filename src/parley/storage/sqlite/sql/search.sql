@@ -84,3 +84,12 @@ FROM session s CROSS JOIN lane l ON l.key = s.lane AND l.session = s.id
         SELECT max((SELECT max(id) FROM turn WHERE session = x.id)) FROM session x
         WHERE x.lane = l.key)
 WHERE l.platform NOT IN ('task', 'api') ORDER BY s.updated_at DESC LIMIT :limit;
+
+-- name: conversation_at
+-- The newest turn of a lane.
+SELECT t.lane, l.session, s.title, t.source, t.started_at AS at
+FROM lane l JOIN session s ON s.id = l.session
+    JOIN turn t ON t.id = (
+        SELECT max((SELECT max(id) FROM turn WHERE session = x.id)) FROM session x
+        WHERE x.lane = l.key)
+WHERE l.key = :lane;

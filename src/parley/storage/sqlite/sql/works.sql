@@ -44,6 +44,17 @@ WHERE s.lane = :lane AND w.state = 'running' ORDER BY w.at, w.id;
 SELECT w.*, s.lane FROM session s CROSS JOIN work w ON w.session = s.id
 WHERE s.lane = :lane ORDER BY w.at, w.id;
 
+-- name: lane_owes
+-- What may still be said in a lane by itself: ends of work, answers to reports, replies to send.
+SELECT (SELECT count(*) FROM session s CROSS JOIN work w ON w.session = s.id
+        WHERE s.lane = :lane AND w.state = 'running' AND w.notify)
+    + (SELECT count(*) FROM inbox
+        WHERE lane = :lane AND state = 'queued' AND kind = 'message' AND lasting IS NULL)
+    + (SELECT count(*) FROM turn t JOIN inbox i ON i.turn = t.id
+        WHERE t.lane = :lane AND t.state = 'running' AND i.lasting IS NULL)
+    + (SELECT count(*) FROM outbox WHERE lane = :lane AND state IN ('waiting', 'sending'))
+    AS owed;
+
 -- name: works_merge
 -- Two lanes become one: what belongs to the last generation of one belongs to that of both.
 UPDATE work SET generation = :generation

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
-import os
-import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from parley.config.files import make_private_directory
-from parley.protocol import Attachment, ParleyError
+from parley.protocol import Attachment
+from parley.storage.attachments import keep_file
 from parley.surfaces.api.wire.errors import BadRequest
 from parley.surfaces.api.wire.files import File, decode_file, decode_picture, web_address
 from parley.surfaces.api.wire.models import Content, Part
 
-__all__ = ["ContentReader", "Keeper", "Said", "attachments_keeper", "clear_old_files"]
+__all__ = ["ContentReader", "Keeper", "Said", "attachments_keeper"]
 
 Keeper: TypeAlias = Callable[[str, str, bytes], Attachment]
 """Stores a file by its name, media type and data."""
@@ -164,51 +161,5 @@ def _no_uploads(param: str) -> BadRequest:
 
 
 def attachments_keeper(directory: Path) -> Keeper:
-    """Keeps files in a directory of its owner's, each once, under the hash of its bytes.
-
-    It writes to disk and waits for it: not for the event loop.
-    """
-
-    def keep(name: str, media_type: str, data: bytes) -> Attachment:
-        path = directory / hashlib.sha256(data).hexdigest()
-        try:
-            _keep(path, data)
-        except OSError as error:
-            reason = error.strerror or type(error).__name__
-            raise ParleyError(f"The file {name} could not be stored ({reason}).") from error
-        return Attachment(name, media_type, str(path), len(data))
-
-    return keep
-
-
-def _keep(path: Path, data: bytes) -> None:
-    directory = path.parent
-    make_private_directory(directory)
-    if directory.stat().st_mode & 0o077:
-        directory.chmod(0o700)
-    if path.is_file() and path.stat().st_size == len(data):
-        os.utime(path)  # whoever clears away old files sees that this one is wanted again
-        return
-    descriptor, temporary = tempfile.mkstemp(dir=directory, prefix=".new-")  # mode 0600
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(descriptor)
-        Path(temporary).replace(path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            Path(temporary).unlink()
-        raise
-
-
-def clear_old_files(directory: Path, before: float) -> int:
-    """Remove what nobody has sent since then; a model is told that such a file is gone."""
-    cleared = 0
-    with contextlib.suppress(FileNotFoundError):
-        for path in directory.iterdir():
-            with contextlib.suppress(OSError):
-                if path.is_file() and path.stat().st_mtime < before:
-                    path.unlink()
-                    cleared += 1
-    return cleared
+    """Keeps files in a directory of its owner's. Not for the event loop: it writes to disk."""
+    return partial(keep_file, directory)

@@ -3,36 +3,31 @@
 from __future__ import annotations
 
 import binascii
-import functools
-import mimetypes
 import re
-import unicodedata
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
 from parley.protocol import Attachment
+from parley.storage.attachments import clean_name, media_type_of, type_of_name
 from parley.surfaces.api.wire.errors import BadRequest
 
-__all__ = ["LARGEST_FILE", "File", "clean_name", "decode_file", "decode_picture", "web_address"]
+__all__ = [
+    "LARGEST_FILE",
+    "File",
+    "decode_file",
+    "decode_picture",
+    "media_type_said",
+    "web_address",
+]
 
 LARGEST_FILE: Final = 20 * 1024 * 1024
-_LONGEST_NAME: Final = 120
 _LONGEST_ADDRESS: Final = 8192
 _LONGEST_HEAD: Final = 256
 
 _HEAD = re.compile(r"data:([^,;]*)((?:;[^,;]*)*),", re.IGNORECASE)
 _MEDIA_TYPE = re.compile(r"[a-z0-9][a-z0-9!#$&^_.+-]{0,62}/[a-z0-9][a-z0-9!#$&^_.+-]{0,62}")
-_UNKNOWN: Final = "application/octet-stream"
-_MAGIC: Final = {
-    b"\x89PNG\r\n\x1a\n": "image/png",
-    b"\xff\xd8\xff": "image/jpeg",
-    b"GIF87a": "image/gif",
-    b"GIF89a": "image/gif",
-    b"%PDF-": "application/pdf",
-}
-_TOLD_BY_MAGIC: Final = frozenset({*_MAGIC.values(), "image/webp"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +42,7 @@ class File:
 def decode_picture(url: str, *, param: str) -> File:
     """The picture in a data URL."""
     declared, data = _decode_data_url(url, param=param)
-    media_type = _real_type(data, declared)
+    media_type = media_type_of(data, declared)
     if not media_type.startswith("image/"):
         raise BadRequest(
             f"`{param}` is not a picture; send other files as a `file` part.",
@@ -66,7 +61,13 @@ def decode_file(content: str, *, name: str | None, param: str, media_type: str =
     else:
         data = _decode_base64(content, param=param)
     name = clean_name(name or "", otherwise="file")
-    return File(name, _real_type(data, media_type or _type_of_name(name)), data)
+    return File(name, media_type_of(data, media_type or type_of_name(name)), data)
+
+
+def media_type_said(text: str) -> str:
+    """The media type in what was said of a file, without its parameters; empty if there is none."""
+    media_type = text.partition(";")[0].strip().lower()
+    return media_type if _MEDIA_TYPE.fullmatch(media_type) else ""
 
 
 def web_address(url: str, *, name: str, media_type: str | None, param: str) -> Attachment:
@@ -83,23 +84,7 @@ def web_address(url: str, *, name: str, media_type: str | None, param: str) -> A
         raise BadRequest(f"`{param}` is not a web address.", param=param)
     url = parts.scheme + url[len(parts.scheme) :]  # in small letters
     name = clean_name(unquote(PurePosixPath(parts.path).name, errors="replace"), otherwise=name)
-    return Attachment(name, media_type or _type_of_name(name), url, 0)
-
-
-def clean_name(name: str, *, otherwise: str) -> str:
-    """A name that is only a name: it is shown to people and to models."""
-    name = re.split(r"[/\\]", name[-4 * _LONGEST_NAME :])[-1]
-    name = "".join(letter for letter in name if unicodedata.category(letter) not in _UNSEEN)
-    name = " ".join(name.split())
-    if not name.strip(". "):
-        return otherwise
-    if len(name) > _LONGEST_NAME:
-        ending = PurePosixPath(name).suffix[:16]
-        name = name[: _LONGEST_NAME - len(ending)] + ending
-    return name
-
-
-_UNSEEN: Final = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
+    return Attachment(name, media_type or type_of_name(name), url, 0)
 
 
 def _decode_data_url(url: str, *, param: str) -> tuple[str, bytes]:
@@ -131,24 +116,3 @@ def _decode_base64(text: str, *, param: str) -> bytes:
     if not data:
         raise BadRequest(f"`{param}` is an empty file.", param=param)
     return data
-
-
-def _real_type(data: bytes, declared: str) -> str:
-    """What the first bytes say; what they cannot tell is taken as declared."""
-    for magic, media_type in _MAGIC.items():
-        if data.startswith(magic):
-            return media_type
-    if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
-        return "image/webp"
-    return _UNKNOWN if not declared or declared in _TOLD_BY_MAGIC else declared
-
-
-def _type_of_name(name: str) -> str:
-    return _types().guess_type(name)[0] or _UNKNOWN
-
-
-@functools.cache
-def _types() -> mimetypes.MimeTypes:
-    known = mimetypes.MimeTypes()
-    known.add_type("text/markdown", ".md")
-    return known
