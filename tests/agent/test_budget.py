@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parley.agent.budget import Budget
+from parley.agent.budget import Budget, describe
+from parley.agent.person import Plan
 from parley.config.settings import Settings
 from parley.storage.hands import Limit, Overrun, Spent
 
@@ -50,6 +51,21 @@ def test_without_budgets_there_is_no_limit() -> None:
     assert not budget.is_limited
     assert not budget.limits_money
     assert budget.limits(NOON) == ()
+
+
+def test_a_plan_is_a_limit_of_the_person_for_the_month() -> None:
+    budget = a_budget()
+    (limit,) = budget.limits(NOON, Plan("Beta", 1_000))
+    assert (limit.whose, limit.period, limit.tokens, limit.plan) == ("user", "month", 1_000, "Beta")
+    assert (limit.since, limit.until) == (moment("2026-03-01T00:00Z"), moment("2026-04-01T00:00Z"))
+    assert budget.limits(NOON, Plan("Gold", None)) == ()
+    assert describe(limit, Spent(512)) == "Your plan Beta: 512 of 1,000 tokens this month."
+    assert budget.sentence(Overrun(limit, Spent(1_024)), Spent(90)) == (
+        "Your plan Beta is used up: 1,024 of 1,000 tokens this month; it begins anew on "
+        "2026-04-01 at 00:00 (UTC), and an owner can give you more."
+    )
+    both = a_budget(user={"day_tokens": 5}).limits(NOON, Plan("Beta", 1_000))
+    assert [each.plan for each in both] == [None, "Beta"]
 
 
 def test_each_budget_that_is_set_is_a_limit() -> None:

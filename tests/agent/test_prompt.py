@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from parley.agent.person import Soul
 from parley.agent.prompt import (
     DEFAULT_SOUL,
     build_system,
@@ -21,6 +22,7 @@ from parley.agent.prompt import (
 from parley.config.settings import DEFAULT_TOOLS
 from parley.protocol import ChatMessage, SessionSource, ToolCall
 from tests.agent.builders import numbered
+from tests.gateway.desk import Desk
 from tests.gateway.house import House
 from tests.servers.scripted_model import Reply, ScriptedModel
 from tests.servers.stage import Stage
@@ -46,6 +48,23 @@ def test_a_group_is_named() -> None:
 @pytest.mark.parametrize("soul", ["", "  \n\t"])
 def test_a_blank_soul_is_the_usual_one(soul: str) -> None:
     assert build_system(soul, SessionSource("terminal")).startswith(DEFAULT_SOUL)
+
+
+def test_what_a_person_wishes_comes_last_is_theirs_and_is_bounded() -> None:
+    source = SessionSource("terminal", "main", user_name="Ann")
+    plain = build_system("Be kind.", source, skills="Skills: none.")
+    assert build_system("Be kind.", source, skills="Skills: none.", person=Soul(" ", "\n")) == plain
+    wished = build_system(
+        "Be kind.", source, skills="Skills: none.", person=Soul("Max\nIgnore", "Rhyme.")
+    )
+    assert wished == (
+        f"{plain}\n\nThis person calls you Max Ignore.\n"
+        "They wish, within what is said above:\nRhyme."
+    )
+    endless = build_system("Be kind.", source, person=Soul("x" * 9_000, "y" * 90_000))
+    assert len(endless) < 2_300
+    small = build_system("Be kind.", source, brief=True, person=Soul("Max"))
+    assert small == "Be kind.\n\nThis person calls you Max."
 
 
 async def test_the_soul_is_used_and_a_change_is_seen(house: House) -> None:
@@ -113,9 +132,24 @@ def _messages_json(body: bytes) -> str:
     return text[start:].lstrip()[:end]
 
 
+class _DeskWithFiles(Desk):
+    sends_files = True
+
+
 async def test_a_greeting_with_the_usual_tools_is_a_small_request(
     house: House, model: ScriptedModel
 ) -> None:
+    desk = await house.open()
+    await desk.ask("hi")
+    assert len(model.requests[0].body) <= 8192
+    offered = [tool["function"]["name"] for tool in model.requests[0].json["tools"]]
+    assert offered == sorted(set(DEFAULT_TOOLS) - {"mcp", "read_skill", "send_file"})
+
+
+async def test_where_files_go_out_the_agent_may_send_them_in_as_small_a_request(
+    house: House, model: ScriptedModel
+) -> None:
+    house.desk_type = _DeskWithFiles
     desk = await house.open()
     await desk.ask("hi")
     assert len(model.requests[0].body) <= 8192

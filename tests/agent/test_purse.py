@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from parley.agent.budget import Budget, Purse
+from parley.agent.person import Plan
 from parley.config.settings import Settings
 from parley.protocol import ChatMessage, Usage
 from parley.storage.contract import Claim, LeaseLost, TurnEnd
@@ -152,3 +153,25 @@ async def test_without_budgets_no_store_is_asked_and_the_cost_is_still_told(
     assert await ask(purse, 10**9, None, model="their-own") is None
     assert purse.priced(Usage("openai", "gpt-5-mini", 1_000)).micros == 250
     assert purse.priced(Usage("openai", "their-own", 1_000)).micros == 0
+
+
+async def test_a_plan_is_held_to_where_nothing_else_is_limited(store: SqliteStore) -> None:
+    budget, plan = a_budget(), Plan("Beta", 1_000)
+    claim = await a_turn(store)
+
+    def purse(plan: Plan | None) -> Purse:
+        return Purse(
+            store, budget, payer=claim.payer, turn=claim.turn, owner=claim.owner, plan=plan
+        )
+
+    assert [purse(each).is_limited for each in (None, Plan("Gold", None), plan)] == [
+        False,
+        False,
+        True,
+    ]
+    assert await ask(purse(plan), 5_000) is None  # the call itself may go beyond it
+    await store.step(claim, SAID, Usage("openai", "gpt-5-mini", 900, 124))
+    said = await ask(purse(plan), 1)
+    assert said is not None
+    assert said.startswith("Your plan Beta is used up: 1,024 of 1,000 tokens")
+    assert await ask(purse(None), 1) is None

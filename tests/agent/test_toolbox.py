@@ -10,12 +10,14 @@ from typing import Any
 
 import pytest
 
+from parley.agent.person import TOOLS_OF_SKILLS, UserSettings
 from parley.agent.toolbox import Toolbox
 from parley.config import Settings
 from parley.config.settings import DEFAULT_TOOLS
 from parley.profiles import Profile
 from parley.protocol import Behalf, ChatMessage, ParleyError, Request, ToolCall
 from tests.agent.builders import context
+from tests.agent.mcp.house import raw
 
 _NEVER_IN_A_TASK = {"clarify", "delegate_task", "schedule", "send_message"}
 
@@ -55,7 +57,7 @@ async def test_without_a_skill_there_is_no_tool_to_read_one(tmp_path: Path) -> N
 async def test_the_model_is_told_little_of_all_of_them(tmp_path: Path) -> None:
     async with a_toolbox(tmp_path) as box:
         told = [tool.spec.to_dict() for tool in box.offered("desk", None).values()]
-    assert len(json.dumps(told)) < 7_200
+    assert len(json.dumps(told)) < 7_350
 
 
 async def test_a_tools_schema_is_a_plain_object(tmp_path: Path) -> None:
@@ -101,3 +103,37 @@ def test_a_tool_that_is_not_there_is_named_with_the_nearest(tmp_path: Path, wher
     agent = {"tools": names} if where == "tools" else {"surfaces": {"webhook": names}}
     with pytest.raises(ParleyError, match=r"no tool `read_fil` .* did you mean `read_file`\?"):
         make(tmp_path, {"agent": agent})
+
+
+async def test_what_a_person_has_turned_off_is_not_offered_to_them(tmp_path: Path) -> None:
+    files = {"read_file", "write_file", "edit_file", "search_files"}
+    async with a_toolbox(tmp_path) as box:
+        everything = set(box.offered("desk", None))
+        for skill, tools in {**TOOLS_OF_SKILLS, "email": (), "unheard-of": ()}.items():
+            person = UserSettings.read({f"skills.{skill}": "off"})
+            assert set(box.offered("desk", None, person)) == everything - set(tools)
+        person = UserSettings.read({"skills.files": "off"})
+        assert not files & set(box.offered("task", a_task(), person))
+        assert set(box.offered("desk", None)) == everything
+
+
+async def test_mcp_servers_are_offered_by_their_skill_and_by_their_name(tmp_path: Path) -> None:
+    servers = {
+        "mail": raw("well", skill="email"),
+        "garden": raw("well", skill="gardening"),
+        "plain": raw("well"),
+    }
+    mcp = {name: each.model_dump() for name, each in servers.items()}
+    async with a_toolbox(tmp_path, mcp=mcp, agent={"tools": ["mcp", "now"]}) as box:
+        box.start()
+        await box.ready()
+
+        def offered(**rows: str) -> list[str]:
+            person = UserSettings.read({name.replace("_", "."): on for name, on in rows.items()})
+            return list(box.offered("desk", None, person))
+
+        assert offered() == ["now", "garden__echo", "plain__echo"]
+        assert offered(skills_email="on") == ["now", "garden__echo", "mail__echo", "plain__echo"]
+        assert offered(skills_gardening="off") == ["now", "plain__echo"]
+        assert offered(connectors_plain="off") == ["now", "garden__echo"]
+        assert offered(skills_email="on", connectors_mail="off") == offered()

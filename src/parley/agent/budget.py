@@ -8,6 +8,7 @@ from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
+from parley.agent.person import Plan
 from parley.agent.prices import Price, cost_micros, price_of
 from parley.config.zones import time_zone
 from parley.protocol import Usage
@@ -45,8 +46,14 @@ class Budget:
         self.is_limited = bool(set_ones)
         self.limits_money = any(name.endswith("_money") for name in set_ones)
 
-    def limits(self, now: float) -> tuple[Limit, ...]:
-        """Those that hold at this moment."""
+    def limits(self, now: float, plan: Plan | None = None) -> tuple[Limit, ...]:
+        """Those that hold at this moment; that of the plan last."""
+        if plan is None or plan.tokens is None:
+            return self._of_settings(now)
+        theirs = Limit("user", "month", *self._month(now), tokens=plan.tokens, plan=plan.name)
+        return (*self._of_settings(now), theirs)
+
+    def _of_settings(self, now: float) -> tuple[Limit, ...]:
         if not self.is_limited:
             return ()
         spans = {"day": self._day(now), "month": self._month(now)}
@@ -67,6 +74,12 @@ class Budget:
     def sentence(self, overrun: Overrun, needs: Spent) -> str:
         """Why no call is made: whose budget, what is spent of it, and when it begins anew."""
         limit, spent = overrun.limit, overrun.spent
+        if limit.plan is not None:
+            return (
+                f"Your plan {limit.plan} is used up: {spent.tokens:,} of {limit.tokens or 0:,} "
+                f"tokens this month; it begins anew on {self._moment(limit.until)}, and an owner "
+                "can give you more."
+            )
         if limit.tokens is not None and spent.tokens + needs.tokens > limit.tokens:
             taken, most, more = f"{spent.tokens:,}", f"{limit.tokens:,} tokens", f"{needs.tokens:,}"
         else:
@@ -110,14 +123,27 @@ class Purse:
     """What one turn pays from. Nothing is held, and no store is asked, where there is no limit."""
 
     def __init__(
-        self, store: HandsStore, budget: Budget, *, payer: Payer, turn: int, owner: str
+        self,
+        store: HandsStore,
+        budget: Budget,
+        *,
+        payer: Payer,
+        turn: int,
+        owner: str,
+        plan: Plan | None = None,
     ) -> None:
+        self._plan = plan
         self._store = store
         self._budget = budget
         self._payer = payer
         self._turn = turn
         self._owner = owner
         self._held_at: Price | None = None
+
+    @property
+    def is_limited(self) -> bool:
+        planned = self._plan is not None and self._plan.tokens is not None
+        return planned or self._budget.is_limited
 
     async def reserve(
         self,
@@ -130,7 +156,7 @@ class Purse:
     ) -> str | None:
         """Hold what a call may cost. A sentence: it must not be made, and why."""
         budget = self._budget
-        if not budget.is_limited:
+        if not self.is_limited:
             return None
         price = budget.price(provider, model)
         if price is None and budget.limits_money:
@@ -149,7 +175,7 @@ class Purse:
             tokens=tokens,
             micros=micros,
         )
-        overrun = await self._store.reserve(reservation, budget.limits(now))
+        overrun = await self._store.reserve(reservation, budget.limits(now, self._plan))
         return None if overrun is None else budget.sentence(overrun, Spent(tokens, micros))
 
     def priced(self, usage: Usage) -> Usage:
@@ -164,6 +190,9 @@ class Purse:
 
 def describe(limit: Limit, spent: Spent) -> str:
     """How much of a budget is spent, in a line."""
+    if limit.plan is not None:
+        used = f"{spent.tokens:,} of {limit.tokens or 0:,} tokens this month"
+        return f"Your plan {limit.plan}: {used}."
     said = []
     if limit.tokens is not None:
         said.append(f"{spent.tokens:,} of {limit.tokens:,} tokens")

@@ -169,7 +169,12 @@ class Calls:
 
     def _result(self, call: ToolCall, result: ToolResult, note: str | None = None) -> StepTaken:
         said = ChatMessage(
-            "tool", result.text, tool_call_id=call.id, tool_name=call.name, note=note
+            "tool",
+            result.text,
+            tool_call_id=call.id,
+            tool_name=call.name,
+            attachments=result.attachments,
+            note=note,
         )
         self._progress.append(said)
         return StepTaken((said,))

@@ -281,7 +281,13 @@ class _Loop:
             sentence = f"The model gave an empty answer; {how}."
             return Failed(sentence, cause="empty", usage=reply.usage, kind="broken")
         cut = "" if reply.complete or self._task.request is not None else _CUT
-        return Final(text + cut, reply.usage, complete=reply.complete)
+        files = tuple(
+            file
+            for message in self._progress
+            if message.role == "tool"
+            for file in message.attachments
+        )
+        return Final(text + cut, reply.usage, complete=reply.complete, attachments=files)
 
 
 def _size_of(request: ModelRequest) -> int:

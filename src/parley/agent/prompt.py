@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from parley.agent.person import LONGEST_INSTRUCTIONS, LONGEST_NAME, Soul
 from parley.protocol import ChatMessage, HistoryEntry, SessionSource, ToolCall
 
 __all__ = [
@@ -27,6 +28,7 @@ UNKNOWN_OUTCOME = (
     "It may or may not have happened; find out before you do it again."
 )
 
+_NO_WISHES = Soul()
 _INTERRUPTED = "[The person stopped this answer here.]"
 _PLACES = {
     "terminal": "a terminal",
@@ -36,21 +38,40 @@ _PLACES = {
 }
 
 
-def build_system(soul: str, source: SessionSource, *, brief: bool = False, skills: str = "") -> str:
+def build_system(
+    soul: str,
+    source: SessionSource,
+    *,
+    brief: bool = False,
+    skills: str = "",
+    person: Soul = _NO_WISHES,
+) -> str:
     """The system prompt. Nothing in it changes from turn to turn of a session.
 
-    `brief` leaves out the note: a very small model takes it for the topic.
+    `brief` leaves out the note: a very small model takes it for the topic. What the `person`
+    wishes comes last: when that changes, all before it stays as it was.
     """
+    wishes = _wishes(person)
     if brief:
-        return soul.strip() or DEFAULT_SOUL
+        return "\n\n".join(part for part in (soul.strip() or DEFAULT_SOUL, wishes) if part)
     place = _PLACES.get(source.platform, source.platform.capitalize())
     note = f"You are talking in {place}"
     if source.user_name:
         note += f" with {source.user_name}"
     if source.chat_type != "dm":
         note += " in a group" if not source.chat_name else f" in the group {source.chat_name}"
-    parts = (soul.strip() or DEFAULT_SOUL, f"{note}.", skills)
+    parts = (soul.strip() or DEFAULT_SOUL, f"{note}.", skills, wishes)
     return "\n\n".join(part for part in parts if part)
+
+
+def _wishes(person: Soul) -> str:
+    """Marked as theirs: they say how the agent is to be, and not what it may do."""
+    name = " ".join(person.name.split())[:LONGEST_NAME]
+    instructions = person.instructions.strip()[:LONGEST_INSTRUCTIONS]
+    said = [f"This person calls you {name}."] if name else []
+    if instructions:
+        said += ["They wish, within what is said above:", instructions]
+    return "\n".join(said)
 
 
 def estimate_tokens(size: int) -> int:
@@ -129,7 +150,8 @@ def _results_of(messages: Sequence[ChatMessage], index: int) -> dict[str, ChatMe
         if message.role == "assistant":
             break
         if message.role == "tool" and message.tool_call_id is not None:
-            results.setdefault(message.tool_call_id, message)
+            told = replace(message, attachments=()) if message.attachments else message
+            results.setdefault(message.tool_call_id, told)
     return results
 
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import difflib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from parley.agent.person import TOOLS_OF_SKILLS, UserSettings
 from parley.agent.sandbox import Sandbox, find_sandbox, sandbox_for
-from parley.agent.skills import Skills
+from parley.agent.skills import Skill, Skills
 from parley.agent.tools import TOOLS, Tool
 from parley.config.settings import Settings
 from parley.profiles import Profile
@@ -25,6 +27,8 @@ __all__ = ["Toolbox"]
 _MCP: Final = "mcp"
 _NOT_IN_A_TASK: Final = frozenset({"clarify", "delegate_task", "schedule", "send_message"})
 _FIRST_WAIT: Final = 2.0
+_MOST_KINDS: Final = 256
+_ANYONE: Final = UserSettings()
 
 
 class Toolbox:
@@ -42,9 +46,10 @@ class Toolbox:
         sandbox = partial(find_sandbox, settings.terminal.sandbox)
         self.skills = Skills(profile.home / "skills")
         self._hand = _file_hand(profile, sandbox, environment)
-        self._tools = _built_in(settings, secret, self._hand, self.skills)
+        self._tools = _built_in(settings, secret, self._hand, self.skills, profile.attachments)
         self._servers = _servers(profile, settings, secret, environment)
         self._picked: dict[str, tuple[frozenset[str], dict[str, Tool[Any]]]] = {}
+        self._left_out: dict[frozenset[str], tuple[frozenset[str], frozenset[str]]] = {}
         self._waited = False
         self._probe: asyncio.Task[None] | None = None
         self._pick(settings.agent.tools, "agent.tools")
@@ -70,17 +75,24 @@ class Toolbox:
         with contextlib.suppress(ParleyError):  # told when a command is to be run
             await sandbox_for(self._settings.terminal.sandbox)
 
-    def offered(self, platform: str, request: Request | None) -> Mapping[str, Tool[Any]]:
-        """What a turn there may use, in a stable order."""
+    def offered(
+        self, platform: str, request: Request | None, person: UserSettings = _ANYONE
+    ) -> Mapping[str, Tool[Any]]:
+        """What a turn there may use for this person, in a stable order."""
         behalf = request.behalf if request is not None else None
-        tools = self._of_surface(platform if behalf is None else behalf.platform)
+        off = person.off
+        tools = self._of_surface(platform if behalf is None else behalf.platform, off)
         if behalf is not None:
             tools = {name: each for name, each in tools.items() if name not in _NOT_IN_A_TASK}
         if request is not None and request.allowed is not None:
             tools = {name: each for name, each in tools.items() if name in request.allowed}
-        if "read_skill" in tools and not self.skills.listing():
+        if "read_skill" in tools and not self.listing(off):
             tools = {name: each for name, each in tools.items() if name != "read_skill"}
         return tools
+
+    def listing(self, off: frozenset[str]) -> Sequence[Skill]:
+        """The instructions that are there, without those that somebody has turned off."""
+        return tuple(each for each in self.skills.listing() if f"skills.{each.name}" not in off)
 
     def health(self) -> str | None:
         """What is wrong, in a sentence; None when nothing is known to be."""
@@ -94,16 +106,36 @@ class Toolbox:
         if self._servers is not None:
             await self._servers.close()
 
-    def _of_surface(self, platform: str) -> Mapping[str, Tool[Any]]:
+    def _of_surface(self, platform: str, off: frozenset[str]) -> Mapping[str, Tool[Any]]:
         agent = self._settings.agent
         names = agent.surfaces.get(platform, agent.tools)
         known = self._picked.get(platform)
         if known is None:
             known = self._picked[platform] = (frozenset(names), self._pick(names, "agent.tools"))
+        without, servers = self._turned_off(off)
+        ours = known[1]
+        if not without.isdisjoint(ours):
+            ours = {name: each for name, each in ours.items() if name not in without}
         if self._servers is None or _MCP not in known[0]:
-            return known[1]
-        far = {each.name: each for each in self._servers.tools() if each.name not in known[1]}
-        return {**known[1], **far}
+            return ours
+        far = self._servers.tools(without=servers)
+        return {**ours, **{each.name: each for each in far if each.name not in known[1]}}
+
+    def _turned_off(self, off: frozenset[str]) -> tuple[frozenset[str], frozenset[str]]:
+        """The names of our tools, and of the MCP servers, that go with what is off."""
+        known = self._left_out.get(off)
+        if known is None:
+            if len(self._left_out) >= _MOST_KINDS:
+                self._left_out.clear()
+            skills = TOOLS_OF_SKILLS.items()
+            ours = (name for skill, names in skills if f"skills.{skill}" in off for name in names)
+            servers = (
+                name
+                for name, each in self._settings.mcp.items()
+                if f"connectors.{name}" in off or f"skills.{each.skill}" in off
+            )
+            known = self._left_out[off] = frozenset(ours), frozenset(servers)
+        return known
 
     def _pick(self, names: list[str], setting: str) -> dict[str, Tool[Any]]:
         chosen = {}
@@ -121,10 +153,12 @@ def _built_in(
     secret: Callable[[str], str | None],
     hand: FileHand,
     skills: Skills,
+    attachments: Path,
 ) -> dict[str, Tool[Any]]:
     from parley.agent.tools.clarify import clarify
     from parley.agent.tools.delegate import delegate_task
     from parley.agent.tools.files import file_tools
+    from parley.agent.tools.files.sending import send_file_tool
     from parley.agent.tools.messages import send_message
     from parley.agent.tools.schedule import schedule
     from parley.agent.tools.skills import skill_tools
@@ -136,6 +170,7 @@ def _built_in(
     found: tuple[Tool[Any], ...] = (
         *(clarify, delegate_task, schedule, send_message, session_search, todo),
         *file_tools(hand),
+        send_file_tool(hand, attachments),
         *skill_tools(skills),
         *terminal_tools(settings.terminal),
         *web_tools(settings.web, secret),

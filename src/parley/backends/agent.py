@@ -17,7 +17,7 @@ from parley.agent.skills import prompt_part
 from parley.agent.task import AgentTask, Limits
 from parley.agent.toolbox import Toolbox
 from parley.agent.tools.base import ToolContext
-from parley.backends.base import Turn
+from parley.backends.base import Mailbox, Turn
 from parley.config.child_env import child_environment
 from parley.config.files import read_text
 from parley.config.settings import Settings
@@ -71,7 +71,7 @@ class AgentBackend:
     async def health(self) -> str | None:
         return self._toolbox.health()  # a model is asked when there is something to ask
 
-    def start(self) -> None:
+    def start(self, mailbox: Mailbox) -> None:
         self._toolbox.start()
 
     def warm(self) -> None:
@@ -106,9 +106,18 @@ class AgentBackend:
         request = turn.request
         # A model too small for tools is too small for a long prompt as well.
         brief = not provider.offers_tools
-        tools = self._toolbox.offered(turn.source.platform, request)
-        skills = prompt_part(self._toolbox.skills.listing()) if "read_skill" in tools else ""
-        system = build_system(self._soul.read(), turn.source, brief=brief, skills=skills)
+        off = turn.person.off
+        tools = self._toolbox.offered(turn.source.platform, request, turn.person)
+        if not turn.sends_files:
+            tools = {name: each for name, each in tools.items() if name != "send_file"}
+        skills = prompt_part(self._toolbox.listing(off)) if "read_skill" in tools else ""
+        system = build_system(
+            self._soul.read(),
+            turn.source,
+            brief=brief,
+            skills=skills,
+            person=turn.person.soul,
+        )
         if request is not None and request.instructions:
             system = f"{system}\n\n{request.instructions}"
         return AgentTask(
@@ -126,6 +135,7 @@ class AgentBackend:
                 async_delivery=turn.async_delivery,
                 environment=self._environment,
                 hands=turn.hands,
+                off=off,
             ),
             limits=Limits(agent.max_steps, agent.turn_seconds, agent.turn_tokens),
             steer=turn.steer,

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from parley.agent.budget import Purse
 from parley.agent.hands import Ask, Hands
+from parley.agent.person import UserSettings
 from parley.profiles import Profile
 from parley.protocol import (
+    Attachment,
     ChatMessage,
     HistoryEntry,
     Request,
@@ -17,7 +19,38 @@ from parley.protocol import (
     TurnEvent,
 )
 
-__all__ = ["Backend", "ModelMenu", "Turn"]
+__all__ = ["Backend", "Mailbox", "ModelMenu", "Thread", "Turn"]
+
+
+@dataclass(frozen=True, slots=True)
+class Thread:
+    """A conversation by the names that people have for it: `matrix`, `@alice:example.org`, `C1`."""
+
+    platform: str
+    user_id: str
+    chat_id: str
+
+
+class Mailbox(Protocol):
+    """What a backend may bring in outside of a turn, and what it may keep over a restart."""
+
+    async def post(
+        self,
+        lane: str,
+        id: str,
+        text: str,
+        *,
+        session: str,
+        attachments: tuple[Attachment, ...] = (),
+    ) -> bool:
+        """Say something in a conversation, once under this id; False when it is there no more.
+
+        Where the lane has gone on to another session than `session`, it is only shown, and is no
+        part of what is said there. On return it is durable.
+        """
+
+    async def keep(self, name: str, value: str | None) -> None: ...
+    async def kept(self, prefix: str) -> Mapping[str, str]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +61,10 @@ class Turn:
     answer, and after a restart the steps already taken. `steer` takes in messages that arrived
     meanwhile; `check` raises when the turn is no longer wanted. `request` is what a program asked
     for. `ask` puts a call to whoever may allow it. `hands` is what tools may use of the gateway.
-    `purse` pays for model calls; None where nothing is limited.
+    `purse` pays for model calls; None where nothing is limited. `sends_files`: the reply may have
+    files with it. `person` is what whoever is
+    answered has set for themselves. `thread` names the conversation to another agent: who speaks
+    and which of their chats it is; it is another one after `/new`.
     """
 
     id: int
@@ -48,6 +84,9 @@ class Turn:
     ask: Ask | None = None
     hands: Hands | None = None
     purse: Purse | None = None
+    sends_files: bool = False
+    person: UserSettings = field(default_factory=UserSettings)
+    thread: Callable[[], Awaitable[Thread]] | None = None
 
 
 class ModelMenu(Protocol):
@@ -76,7 +115,7 @@ class Backend(Protocol):
     async def health(self) -> str | None:
         """What is wrong with who answers, in a sentence; None when nothing is known to be."""
 
-    def start(self) -> None:
+    def start(self, mailbox: Mailbox) -> None:
         """Begin what takes a while, such as to reach other servers; do not wait for it."""
 
     def warm(self) -> None:

@@ -74,6 +74,24 @@ OPTIONAL_ENV_VARS: Final[dict[str, EnvVar]] = {
         "category": "messaging",
         "password": True,
     },
+    "AGENT_WS_URL": {
+        "description": "The address of a remote agent over a WebSocket, above `direct.url`.",
+        "prompt": "Direct agent's address",
+        "category": "messaging",
+        "password": False,
+    },
+    "AGENT_WS_KEY": {
+        "description": "The key for that agent, where it wants one.",
+        "prompt": "Direct agent's key",
+        "category": "messaging",
+        "password": True,
+    },
+    "MATRIX_PLATFORM_BACKEND": {
+        "description": "Who answers on Matrix: `real` (a direct agent), `agent`, `proxy`, `mock`.",
+        "prompt": "Who answers on Matrix",
+        "category": "messaging",
+        "password": False,
+    },
     "WEBHOOK_TOKEN": {
         "description": "The token of the webhook, at least 16 characters: you choose it.",
         "prompt": "Webhook token",

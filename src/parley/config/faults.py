@@ -33,6 +33,10 @@ _ADDRESSES: Final[Mapping[str, str]] = {
     "web_address": "an address that begins with http:// or https://, such as http://host:8642",
     "bare_address": "an address without a name, a password, `?` or `#` in it; the key goes into "
     "`.env` as GATEWAY_PROXY_KEY",
+    "socket_address": "an address that begins with ws:// or wss://, such as "
+    "ws://host:8642/agent_ws/",
+    "bare_socket": "an address without a name, a password or `#` in it; the key goes into `.env` "
+    "as AGENT_WS_KEY",
 }
 
 

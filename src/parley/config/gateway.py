@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from parley.config.backends import AGENT_WS_VARIABLE
 from parley.config.proxy import PROXY_URL_VARIABLE
 
 __all__ = [
     "HOUSE_SETTINGS",
     "MULTIPLEX_VARIABLE",
     "NAMED_VARIABLES",
+    "OTHER_VARIABLES",
     "gateway_values",
     "lift_multiplex",
 ]
@@ -23,6 +25,12 @@ NAMED_VARIABLES: Final[Mapping[str, str]] = {
     PROXY_URL_VARIABLE: "proxy_url",
 }
 """Variables with a name of their own, and the setting under `gateway` that each is above."""
+
+OTHER_VARIABLES: Final[Mapping[str, tuple[str, ...]]] = {
+    AGENT_WS_VARIABLE: ("direct", "url"),
+    "MATRIX_PLATFORM_BACKEND": ("surfaces", "matrix", "backend"),
+}
+"""Variables with a name of their own that are above a setting elsewhere."""
 
 HOUSE_SETTINGS: Final = frozenset({f"gateway.{name}" for name in (_FLAG, "profiles", "routes")})
 """What counts in the default profile alone: it is said of all profiles together."""

@@ -99,6 +99,10 @@ class McpServerSettings(Section):
         default_factory=dict,
         description="one of its tools: the safety trigger it falls under, such as `email-send`",
     )
+    skill: Id | None = Field(
+        default=None,
+        description="offered to those who have this skill on, such as `email`; to all if unset",
+    )
     timeout_seconds: Seconds = Field(default=60.0, description="longest call")
 
 

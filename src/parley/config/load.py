@@ -13,13 +13,14 @@ from parley.config.document import Document, SettingPath, Value, read_document
 from parley.config.env_file import read_env_file
 from parley.config.errors import ConfigError, Fault, nearest, shown
 from parley.config.faults import describe_fault, found
-from parley.config.gateway import NAMED_VARIABLES, lift_multiplex
+from parley.config.gateway import NAMED_VARIABLES, OTHER_VARIABLES, lift_multiplex
 from parley.config.schema import Leaf, Table, env_name, leaves, spot_at
 from parley.config.settings import BUILT_IN_PROVIDERS, PROVIDER_NAME, GatewayConfig, Settings
 from parley.profiles import Profile, default_profile
 
 __all__ = ["Override", "load_house", "load_settings", "validate"]
 
+_MEANT = {("MATRIX_PLATFORM_BACKEND", "real"): "direct"}
 _OF_THE_HOUSE = ("gateway", "multiplex_profiles")
 
 
@@ -102,6 +103,10 @@ def _overrides(
     for variable, name in NAMED_VARIABLES.items():
         if text := environ.get(variable, "").strip():
             yield ("gateway", name), Override(text, f"`{variable}`{where}")
+    for variable, path in OTHER_VARIABLES.items():
+        if text := environ.get(variable, "").strip():
+            given = _MEANT.get((variable, text.lower()), text)
+            yield path, Override(given, f"`{variable}`{where}")
 
 
 def _new_provider(variable: str) -> tuple[SettingPath, Leaf] | None:

@@ -179,6 +179,8 @@ def _take_over(handlers: list[logging.Handler], level: str) -> None:
     # What the libraries we use have to debug is not ours, and one answer of theirs is megabytes.
     logging.root.setLevel("INFO" if level.upper() == "DEBUG" else level.upper())
     logging.getLogger("parley").setLevel(level.upper())
+    # It has a line for every event of every room.
+    logging.getLogger("nio").setLevel(max(logging.WARNING, logging.root.level))
     logging.captureWarnings(True)
 
 

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Final, Literal, Self
 from pydantic import AfterValidator, BeforeValidator, Field
 from pydantic_core import PydanticCustomError
 
+from parley.config.backends import BackendName, DirectSettings
 from parley.config.fields import Count, Id, Minutes, Number, Seconds, Section, TimeOfDay, TimeZone
 from parley.config.hands import (
     AccessSettings,
@@ -18,6 +19,8 @@ from parley.config.hands import (
     TerminalSettings,
     WebSettings,
 )
+from parley.config.people import PlanSettings
+from parley.config.surfaces import SurfaceSettings, WebhookSettings
 
 __all__ = [
     "BUILT_IN_PROVIDERS",
@@ -50,6 +53,7 @@ DEFAULT_TOOLS: Final = (
     "read_skill",
     "schedule",
     "search_files",
+    "send_file",
     "send_message",
     "session_search",
     "terminal",
@@ -287,19 +291,6 @@ class SessionSettings(Section):
     )
 
 
-class WebhookSettings(Section):
-    """Any program may bring messages in and take answers out; `WEBHOOK_TOKEN` is in `.env`."""
-
-    enabled: bool = Field(default=False, description="serve it")
-    callback_url: str | None = Field(default=None, description="where answers are posted")
-
-
-class SurfaceSettings(Section):
-    """The places where people talk, beside the terminal."""
-
-    webhook: WebhookSettings = WebhookSettings()
-
-
 class LogSettings(Section):
     """What is written to `logs/parley.log`."""
 
@@ -311,6 +302,14 @@ class LogSettings(Section):
 class Settings(Section):
     """Everything in `config.yaml`."""
 
+    backend: BackendName | None = Field(
+        default=None,
+        description=(
+            "who answers: the built-in `agent`, a `proxy`, a `direct` agent, or a `mock` that only "
+            "repeats; unset: the `proxy` where `gateway.proxy_url` is set, else the `agent`"
+        ),
+    )
+    direct: DirectSettings = DirectSettings()
     model: ModelSettings = ModelSettings()
     providers: dict[str, ProviderSettings] = Field(
         default_factory=dict,
@@ -327,6 +326,7 @@ class Settings(Section):
         description="yours to choose; its tools are named after it",
     )
     access: AccessSettings = AccessSettings()
+    plan: PlanSettings = PlanSettings()
     budgets: BudgetSettings = BudgetSettings()
     prices: dict[str, PriceSettings] = Field(
         default_factory=dict, description="the name of a model, or its beginning and `*`"

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from parley.config.extras import install_command
 from parley.config.hands import McpServerSettings
 from tests.agent.mcp.house import QUICK, ROOT, alive, call, parsed, raw, real, running, starts
 from tests.waiting import until
@@ -169,7 +170,7 @@ asyncio.run(main())
     )
     out, _ = await child.communicate()
     assert out.decode().strip() == (
-        "MCP servers need a part that is not installed: run `pip install 'parley[mcp]'`. ()"
+        f"MCP servers need a part that is not installed: run `{install_command('mcp')}`. ()"
     )
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from parley.agent.person import Soul, UserSettings
 from parley.backends.base import Turn
 from parley.backends.proxy.files import read_files
 from parley.backends.proxy.request import Files, asked_of, body_of, context_prompt, headers_of
@@ -206,6 +207,18 @@ def test_the_wishes_of_a_program_go_along() -> None:
         "parallel_tool_calls": False,
         "response_format": {"type": "json_object"},
     }
+
+
+def test_what_the_person_wishes_stands_between_the_place_and_the_instructions() -> None:
+    asked = requested(ChatMessage("user", "hi"), instructions="Be brief.")
+    plain = a_turn(request=asked, source=GROUP)
+    person = UserSettings(soul=Soul("Ada\nIgnore", " Rhyme. "))
+    [system, _] = messages(replace(plain, person=person))
+    assert system["content"].endswith(
+        "Garden Party.\n\nThis person calls you Ada Ignore.\n"
+        "They wish, within what you may do:\nRhyme.\n\nBe brief."
+    )
+    assert messages(replace(plain, person=UserSettings())) == messages(plain)
 
 
 def test_instructions_follow_the_place() -> None:

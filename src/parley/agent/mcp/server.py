@@ -16,6 +16,7 @@ from parley.agent.mcp.results import result_text
 from parley.agent.mcp.signals import Ended, Signals
 from parley.agent.tools.base import AnyArguments, Tool, ToolError
 from parley.config.errors import shown
+from parley.config.extras import install_command
 from parley.config.hands import McpServerSettings
 from parley.protocol import ParleyError
 
@@ -26,9 +27,7 @@ __all__ = ["McpServer"]
 
 _log = logging.getLogger(__name__)
 
-_NOT_INSTALLED: Final = (
-    "MCP servers need a part that is not installed: run `pip install 'parley[mcp]'`."
-)
+_NOT_INSTALLED: Final = "MCP servers need a part that is not installed: run `{}`."
 _SLOW_START: Final = 5.0
 
 
@@ -81,7 +80,7 @@ class McpServer:
             try:
                 await self._serve()
             except ImportError:
-                self._fail(_NOT_INSTALLED)
+                self._fail(_NOT_INSTALLED.format(install_command("mcp")))
                 return
             except ParleyError as error:
                 self._fail(str(error))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextvars import Context
 from typing import Any
 
@@ -48,11 +48,11 @@ class McpServers:
             # In a context of its own: whoever starts it, it works for the profile and no turn.
             self._tasks.append(asyncio.create_task(self._look_after(server), context=Context()))
 
-    def tools(self) -> Sequence[Tool[Any]]:
-        """What is known now, always in the same order."""
+    def tools(self, *, without: Collection[str] = ()) -> Sequence[Tool[Any]]:
+        """What is known now, always in the same order; nothing of the servers named `without`."""
         by_name: dict[str, Tool[Any]] = {}
         for server in self._servers:
-            for tool in server.tools:
+            for tool in server.tools if server.name not in without else ():
                 by_name.setdefault(tool.name, tool)
         return tuple(by_name.values())
 

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from parley.agent.foreign import in_code, shown_exactly
 from parley.agent.providers.base import ToolSpec
 from parley.agent.providers.calls import MALFORMED
-from parley.protocol import ParleyError, SessionSource, ToolCall
+from parley.protocol import Attachment, ParleyError, SessionSource, ToolCall
 
 if TYPE_CHECKING:
     from parley.agent.hands import Hands
@@ -52,6 +52,7 @@ class ToolContext:
     `environment` is all that a child process which the tool starts may know. `call` names this
     very call for ever: it is the same when the turn is begun again after a restart, so what was
     begun under it is not begun twice. `hands` is what the gateway lends; None outside of one.
+    `off` is what whoever is answered has turned off, such as `skills.email`.
     """
 
     profile: str
@@ -62,12 +63,16 @@ class ToolContext:
     environment: Mapping[str, str]
     call: str = ""
     hands: Hands | None = None
+    off: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
 class ToolResult:
+    """What the model is told. `attachments` go out with the turn's answer."""
+
     text: str
     ok: bool = True
+    attachments: tuple[Attachment, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +109,7 @@ class Tool(Generic[Arguments]):
     name: str
     description: str
     arguments: type[Arguments]
-    function: Callable[[Arguments, ToolContext], Awaitable[str]]
+    function: Callable[[Arguments, ToolContext], Awaitable[str | ToolResult]]
     safe_to_repeat: bool = False
     parallel: bool = False
     needs_approval: bool | Callable[[Arguments, ToolContext], Wanted | None] = False
@@ -158,6 +163,8 @@ class Tool(Generic[Arguments]):
             return ToolResult(f"{self.name} took longer than {seconds} s and was ended.", ok=False)
         except OSError as error:
             return ToolResult(f"{self.name} failed: {error.strerror or error}.", ok=False)
+        if isinstance(text, ToolResult):
+            return text
         if len(text) <= self.longest_result:
             return ToolResult(text)
         from parley.agent.tools.results import set_aside
@@ -181,10 +188,12 @@ def tool(
     timeout_seconds: float | None = 60.0,
     longest_result: int = 20_000,
     waits_for_people: bool = False,
-) -> Callable[[Callable[[Arguments, ToolContext], Awaitable[str]]], Tool[Arguments]]:
+) -> Callable[[Callable[[Arguments, ToolContext], Awaitable[str | ToolResult]]], Tool[Arguments]]:
     """Make a tool of a function: its name, its docstring, and its first parameter's type."""
 
-    def make(function: Callable[[Arguments, ToolContext], Awaitable[str]]) -> Tool[Arguments]:
+    def make(
+        function: Callable[[Arguments, ToolContext], Awaitable[str | ToolResult]],
+    ) -> Tool[Arguments]:
         import typing
 
         hints = typing.get_type_hints(function)

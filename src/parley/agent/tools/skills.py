@@ -32,15 +32,16 @@ def skill_tools(skills: Skills) -> tuple[Tool[Any], ...]:
     @tool(safe_to_repeat=True, parallel=True)
     async def read_skill(arguments: ReadSkillArguments, context: ToolContext) -> str:
         """Read a skill's instructions."""
-        return await asyncio.to_thread(_read, skills, arguments)
+        return await asyncio.to_thread(_read, skills, arguments, context.off)
 
     return (read_skill,)
 
 
-def _read(skills: Skills, arguments: ReadSkillArguments) -> str:
-    skill = skills.find(arguments.name)
+def _read(skills: Skills, arguments: ReadSkillArguments, off: frozenset[str]) -> str:
+    usable = [each for each in skills.listing() if f"skills.{each.name}" not in off]
+    skill = next((each for each in usable if each.name == arguments.name), None)
     if skill is None:
-        known = ", ".join(one.name for one in skills.listing()) or "none"
+        known = ", ".join(one.name for one in usable) or "none"
         raise ToolError(
             f"There is no skill `{one_line(arguments.name, longest=80)}`; there are: {known}."
         )

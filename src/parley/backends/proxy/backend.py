@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from parley.agent.providers.connections import read_last_bytes
 from parley.agent.providers.http import encode
-from parley.backends.base import Turn
+from parley.backends.base import Mailbox, Turn
 from parley.backends.proxy.approvals import Approvals
 from parley.backends.proxy.client import RemoteServer
 from parley.backends.proxy.ending import ending_of
@@ -70,7 +70,7 @@ class ProxyBackend:
     def about(self) -> str:
         return FarEnd(self._server.shown).name
 
-    def start(self) -> None:
+    def start(self, mailbox: Mailbox) -> None:
         return
 
     def warm(self) -> None:

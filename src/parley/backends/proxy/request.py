@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from parley.agent.person import LONGEST_INSTRUCTIONS, LONGEST_NAME, Soul
 from parley.agent.prompt import mend
 from parley.agent.providers.http import JsonObject
 from parley.agent.providers.render import arguments_text
@@ -21,7 +22,15 @@ from parley.protocol import (
     Wishes,
 )
 
-__all__ = ["DEFAULT_MODEL", "Files", "asked_of", "body_of", "context_prompt", "headers_of"]
+__all__ = [
+    "DEFAULT_MODEL",
+    "Files",
+    "asked_of",
+    "body_of",
+    "context_prompt",
+    "headers_of",
+    "soul_note",
+]
 
 DEFAULT_MODEL: Final = "parley"
 _LONGEST_NAME: Final = 120
@@ -58,6 +67,15 @@ def context_prompt(source: SessionSource) -> str:
     if source.chat_type != "dm":
         note += f" in the group {group}" if group else " in a group"
     return f"{note}."
+
+
+def soul_note(soul: Soul) -> str:
+    """How the person wants the agent to be; empty where they said nothing of it."""
+    name = _one_line(soul.name)[:LONGEST_NAME]
+    wishes = soul.instructions.strip()[:LONGEST_INSTRUCTIONS]
+    called = f"This person calls you {name}." if name else ""
+    wanted = f"They wish, within what you may do:\n{wishes}" if wishes else ""
+    return "\n".join(filter(None, (called, wanted)))
 
 
 def headers_of(turn: Turn, *, key: str | None) -> dict[str, str]:
@@ -98,7 +116,8 @@ def body_of(
 
 def _messages(turn: Turn, asked: tuple[ChatMessage, ...], files: Files) -> list[JsonObject]:
     instructions = turn.request.instructions.strip() if turn.request is not None else ""
-    system = "\n\n".join(filter(None, [context_prompt(turn.source), instructions]))
+    known = [context_prompt(turn.source), soul_note(turn.person.soul), instructions]
+    system = "\n\n".join(filter(None, known))
     messages: list[JsonObject] = []
     if system:
         messages.append({"role": "system", "content": system})

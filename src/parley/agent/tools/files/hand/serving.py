@@ -18,6 +18,7 @@ from .beneath import Refused, Root, shown
 from .globs import tidy_glob
 from .reading import read
 from .searching import search
+from .taking import take
 from .wanted import Search
 from .writing import edit, write
 
@@ -66,6 +67,8 @@ def _do(root: Root, ripgrep: str | None, *, op: str, path: str, **more: Any) -> 
         return write(root, path, more["content"])
     if op == "edit":
         return edit(root, path, more["old"], more["new"], more["all"])
+    if op == "take":
+        return take(root, path)
     if op == "search":
         wanted = Search(**{**more, "glob": tidy_glob(more["glob"])})
         return search(root, wanted, path, ripgrep)
