@@ -20,7 +20,7 @@ from tests.servers.scripted_model import ScriptedModel
 
 __all__ = ["House"]
 
-_OURS = ("turn-", "send-", "lanes", "deliveries")
+_OURS = ("turn-", "send-", "command-", "lanes", "deliveries")
 
 
 class House:
@@ -34,6 +34,7 @@ class House:
             "model": {"provider": "scripted"},
             "providers": {"scripted": {"base_url": model.base_url, "model": "scripted"}},
             "gateway": {"drain_seconds": 0.2, "port": 0},
+            "plan": {"tokens": None},
         }
         self.desk_type: type[Desk] = Desk
         self.more_surfaces: Sequence[HostedSurface] = ()

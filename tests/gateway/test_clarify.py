@@ -97,12 +97,13 @@ async def test_others_in_the_room_do_not_answer(house: House, stage: Stage, busy
     stage.then(QUESTION, DONE)
     first = await room.tell("ann", "paint it", at=in_thread)
     await asked(room)
-    await room.tell("bob", "nice weather", at=in_thread)
+    other = await room.tell("bob", "nice weather", at=in_thread)
     await room.hear("bob", "/status", at=in_thread)
     assert room.answer_to(first) is None
     await room.tell("ann", "green", at=in_thread)
     assert await room.reply_to(first) == "Painted."
-    assert house.words()[-2:] == ["nice weather", "green"]
+    assert house.words(1)[-1] == "green"
+    assert await room.reply_to(other) == "echo: nice weather"
 
 
 async def test_what_comes_by_itself_does_not_answer(house: House, stage: Stage) -> None:

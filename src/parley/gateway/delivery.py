@@ -22,8 +22,9 @@ from parley.gateway.tally import Tally
 from parley.profiles import Profile
 from parley.protocol import ParleyError, SessionSource
 from parley.storage.contract import Delivery, Store, StoreUnavailable
+from parley.storage.people import Chat
 
-__all__ = ["Deliveries", "NotSent", "Rejected", "SurfacePort", "Unreachable"]
+__all__ = ["ChatRooms", "Deliveries", "NotSent", "Rejected", "SurfacePort", "Unreachable"]
 
 _log = logging.getLogger("parley.delivery")
 
@@ -47,6 +48,22 @@ class Rejected(ParleyError):
     """The platform will never take this reply."""
 
 
+class ChatRooms(Protocol):
+    """Makes and keeps the rooms of a person's chats. Each may be asked for again after a crash."""
+
+    async def open_room(self, source: SessionSource, chat: Chat) -> SessionSource:
+        """The room of this chat of whoever speaks in `source`, made unless it is there already.
+
+        Returns where it is. Raises a ParleyError when it cannot be made now.
+        """
+
+    async def name_room(self, chat: Chat) -> None:
+        """Show the name that the chat has now."""
+
+    async def archive_room(self, chat: Chat) -> None:
+        """Show that the chat is archived, or that it is not any more."""
+
+
 class SurfacePort(Protocol):
     """What the gateway needs of a surface."""
 
@@ -68,6 +85,18 @@ class SurfacePort(Protocol):
     @property
     def shows_questions(self) -> bool:
         """Whether it shows questions live; else they are sent like replies."""
+
+    @property
+    def sends_files(self) -> bool:
+        """Whether files go out with a reply."""
+
+    @property
+    def verb(self) -> str:
+        """What commands begin with, as people there write them."""
+
+    @property
+    def rooms(self) -> ChatRooms | None:
+        """Where each chat is a room of its own: whoever makes those rooms."""
 
     async def send(self, delivery: Delivery) -> str | None:
         """Deliver and return the platform's id; raise NotSent, Unreachable or Rejected."""

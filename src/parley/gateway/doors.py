@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
     from parley.gateway.app import Gateway, HostedSurface
 
 __all__ = ["Door", "account_for"]
+
+_log = logging.getLogger("parley.doors")
 
 _LONGEST_ID = 1000
 
@@ -55,6 +59,57 @@ class Door:
         serving = self._gateway.serving(profile)
         with profile_scope(profile):
             return await serving.admit(replace(message, source=source))
+
+    async def admit_all(
+        self, messages: Sequence[InboundMessage], marks: Mapping[str, str | None]
+    ) -> list[Receipt]:
+        self._gateway.check_open()
+        ours = self._gateway.serving(self._owner)
+        receipts = [Receipt("refused")] * len(messages)
+        by_profile: dict[Profile, list[int]] = {self._owner: []}
+        bound: dict[int, InboundMessage] = {}
+        for index, message in enumerate(messages):
+            try:
+                profile, source = self._bind(self._checked(message).source)
+                self._gateway.serving(profile)
+            except (Refused, NobodyThere) as error:
+                _log.warning("message_refused", extra={"why": str(error)})
+                continue
+            bound[index] = replace(message, source=source)
+            by_profile.setdefault(profile, []).append(index)
+        # The others first: should we end in between, what they have is known when it comes again.
+        for profile in sorted(by_profile, key=lambda each: each == self._owner):
+            indexes = by_profile[profile]
+            serving = ours if profile == self._owner else self._gateway.serving(profile)
+            moved = marks if profile == self._owner else {}
+            with profile_scope(profile):
+                taken = await serving.admit_all([bound[index] for index in indexes], moved)
+            for index, receipt in zip(indexes, taken, strict=True):
+                receipts[index] = receipt
+        return receipts
+
+    async def take_back(self, source: SessionSource, event_id: str) -> bool:
+        profile, source = self._bind(source)
+        serving = self._gateway.serving(profile)
+        with profile_scope(profile):
+            lane, name = serving.intake.named(InboundMessage(source, "", event_id))
+            return await serving.intake.withdraw(lane, name)
+
+    async def welcome(self, source: SessionSource, event_id: str) -> None:
+        message = self._checked(InboundMessage(source, "", event_id))
+        profile, source = self._bind(message.source)
+        serving = self._gateway.serving(profile)
+        with profile_scope(profile):
+            await serving.welcome(source, event_id)
+
+    async def mark(self, name: str) -> str | None:
+        return await self._gateway.serving(self._owner).store.mark(name)
+
+    async def marks(self, prefix: str) -> dict[str, str]:
+        return await self._gateway.serving(self._owner).store.marks(prefix)
+
+    async def put_marks(self, marks: Mapping[str, str | None]) -> None:
+        await self._gateway.serving(self._owner).store.put_marks(marks)
 
     async def back(self, source: SessionSource) -> None:
         """Whoever answered there may have something left to say, whoever answers now."""

@@ -31,6 +31,10 @@ class HostedSurface(SurfacePort, Protocol):
         """Whether the surface itself makes sure that every sender may speak."""
 
     @property
+    def fault(self) -> str | None:
+        """What is wrong with it just now, though it was started."""
+
+    @property
     def where(self) -> str:
         """In a few words, where people find it."""
 
@@ -51,7 +55,8 @@ class Hosted:
     @property
     def status(self) -> SurfaceStatus:
         surface = self.surface
-        return SurfaceStatus(surface.platform, surface.where, self.fault, surface.account)
+        fault = self.fault or (surface.fault if self.open else None)
+        return SurfaceStatus(surface.platform, surface.where, fault, surface.account)
 
 
 def refuse_shared_credentials(hosted: Iterable[Hosted]) -> None:

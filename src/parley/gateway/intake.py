@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from parley.gateway.commands import Commands, looks_like_command
 from parley.gateway.delivery import Deliveries
 from parley.gateway.lanes import Lanes
 from parley.gateway.notices import begun_anew
+from parley.gateway.people import People
+from parley.gateway.persist import until_stored
 from parley.gateway.status import GatewayStatus, Introduction
 from parley.gateway.tally import Tally
 from parley.protocol import InboundMessage, ParleyError, SessionSource
@@ -16,11 +23,14 @@ from parley.sessions.key import encode_part
 from parley.sessions.policy import cutoff, is_trigger
 from parley.sessions.store import SessionStore
 from parley.storage.contract import InboxMessage, Receipt
+from parley.storage.people import Arrival
 
 if TYPE_CHECKING:
     from parley.gateway.requests import ProfileDoor
 
 __all__ = ["FrontDoor", "Intake", "Stopping"]
+
+_log = logging.getLogger("parley.intake")
 
 
 class Stopping(ParleyError):
@@ -32,6 +42,26 @@ class FrontDoor(Protocol):
 
     async def admit(self, message: InboundMessage) -> Receipt:
         """Accept one event. On return it is durable: the platform may be told so."""
+
+    async def admit_all(
+        self, messages: Sequence[InboundMessage], marks: Mapping[str, str | None]
+    ) -> list[Receipt]:
+        """Accept events and move the surface's marks, such as its place in the platform's stream.
+
+        On return all of it is durable, and was in one transaction: after a crash either both are
+        so, or neither. Commands among the messages are answered after that, in order. A message
+        that may not come in (its sender is unknown, say) is refused alone, as `Receipt("refused")`.
+        """
+
+    async def take_back(self, source: SessionSource, event_id: str) -> bool:
+        """Whoever sent it has deleted it: drop it if it waits, end its turn if that runs."""
+
+    async def welcome(self, source: SessionSource, event_id: str) -> None:
+        """Someone asked the agent in: as if they had said `!start`, once for each event."""
+
+    async def mark(self, name: str) -> str | None: ...
+    async def marks(self, prefix: str) -> dict[str, str]: ...
+    async def put_marks(self, marks: Mapping[str, str | None]) -> None: ...
 
     async def back(self, source: SessionSource) -> None:
         """A conversation can be reached again: replies that waited for it may go."""
@@ -58,6 +88,8 @@ class Intake:
         lanes: Lanes,
         deliveries: Deliveries,
         commands: Commands,
+        people: People,
+        is_archived: Callable[[str], bool],
         busy: Literal["steer", "queue", "interrupt"],
         tally: Tally,
     ) -> None:
@@ -65,40 +97,106 @@ class Intake:
         self._lanes = lanes
         self._deliveries = deliveries
         self._commands = commands
+        self._people = people
+        self._is_archived = is_archived
         self._busy = busy
         self._tally = tally
+        self._queued: dict[str, asyncio.Task[None]] = {}
 
     async def admit(self, message: InboundMessage, *, lane: str | None = None) -> Receipt:
         """With `lane`: what comes by itself goes to the conversation that began it."""
+        arrival = self._arrival(message, lane)
+        receipt = await self._lanes.submit(
+            arrival.lane,
+            arrival.dedupe,
+            arrival.message,
+            kind=arrival.kind,
+            user=arrival.user,
+            fresh_before=arrival.fresh_before,
+            notice=arrival.notice,
+        )
+        await self._accepted(arrival, receipt)
+        if receipt.state == "queued" and arrival.kind == "command":
+            accepted = InboxMessage(receipt.inbox_id, arrival.message)
+            await self._commands.run(arrival.lane, accepted)
+        return receipt
+
+    async def admit_all(
+        self, messages: Sequence[InboundMessage], marks: Mapping[str, str | None]
+    ) -> list[Receipt]:
+        """All of them and the marks in one transaction; commands are answered after that."""
+        arrivals = [self._arrival(message) for message in messages]
+        receipts = await self._lanes.submit_all(arrivals, marks)
+        for arrival, receipt in zip(arrivals, receipts, strict=True):
+            await self._accepted(arrival, receipt)
+            if receipt.state == "queued" and arrival.kind == "command":
+                accepted = InboxMessage(receipt.inbox_id, arrival.message)
+                self._run_later(arrival.lane, accepted)
+        return receipts
+
+    def _arrival(self, message: InboundMessage, lane: str | None = None) -> Arrival:
+        """Where a message goes, and as what."""
         source = message.source
         policy = self._sessions.policy(source.platform)
-        lane, name = lane or self._sessions.key_for(source), _dedupe(message)
+        lane = lane or self._sessions.key_for(source)
         # What a program asks for is meant as it stands, and it says itself which session it means.
         plain = not message.internal and message.request is None
         is_command = plain and (
             looks_like_command(message.text) or is_trigger(policy, message.text)
         )
+        if message.request is None and self._is_archived(lane):
+            is_command = True
+            if message.internal:  # what was planned there is no command, whatever it says
+                message = replace(message, text="")
         # What comes by itself, such as a finished task, belongs to the conversation that began it.
         over = cutoff(policy, time.time()) if plain and not is_command else None
-        notice = begun_anew(source) if over is not None and policy.reset_notice else None
-        receipt = await self._lanes.submit(
-            lane,
-            name,
-            message,
+        return Arrival(
+            lane=lane,
+            dedupe=_dedupe(message),
+            message=message,
             kind="command" if is_command else "message",
             user=source.user_id,
             fresh_before=over,
-            notice=notice,
+            notice=begun_anew(source) if over is not None and policy.reset_notice else None,
         )
+
+    async def _accepted(self, arrival: Arrival, receipt: Receipt) -> None:
+        message, source = arrival.message, arrival.message.source
         if receipt.fresh:
             self._deliveries.look_again(source.platform)
-        if receipt.state == "queued":
-            self._tally.accepted += 1
-            if is_command:
-                await self._commands.run(lane, InboxMessage(receipt.inbox_id, message))
-            elif self._busy == "interrupt" and plain:
-                await self._interrupt(lane, receipt.inbox_id)
-        return receipt
+        if receipt.state != "queued":
+            return
+        self._tally.accepted += 1
+        if message.internal or message.request is not None:
+            return
+        if source.user_id:
+            await self._people.get_or_create_user(source.user_id, source.platform, source.user_name)
+        if self._busy == "interrupt" and arrival.kind == "message":
+            await self._interrupt(arrival.lane, receipt.inbox_id)
+
+    def _run_later(self, lane: str, accepted: InboxMessage) -> None:
+        """Run a command beside what the surface does next; those of one lane in their order."""
+        before = self._queued.get(lane)
+
+        async def run() -> None:
+            if before is not None:
+                await asyncio.wait([before])
+            try:
+                await until_stored(partial(self._commands.run, lane, accepted))
+            except Exception:  # noqa: BLE001 - the supervisor: it is answered at the next start
+                _log.exception("command_not_answered", extra={"lane": lane})
+            finally:
+                if self._queued.get(lane) is task:
+                    del self._queued[lane]
+
+        task = self._queued[lane] = asyncio.create_task(run(), name=f"command-{accepted.id}")
+
+    async def close(self) -> None:
+        """Commands under way are answered at the next start."""
+        tasks = list(self._queued.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     def named(self, message: InboundMessage) -> tuple[str, str]:
         """The lane that a message goes to, and the name it has there."""
@@ -116,7 +214,10 @@ class Intake:
 
     async def _interrupt(self, lane: str, inbox_id: int) -> None:
         turn = self._lanes.turn_of(lane)
-        if turn is None or turn.listens:  # it asked the person, who answers
+        if turn is None:
+            return
+        await turn.known.wait()
+        if turn.listens:  # it asked the person, who answers
             return
         if all(taken.id != inbox_id for taken in turn.messages):
             # By its number: it may end just now, and the turn after it answers this message.

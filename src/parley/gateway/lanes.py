@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 
 from parley.gateway.persist import until_stored
@@ -26,6 +26,7 @@ from parley.storage.contract import (
     Store,
     TurnEnd,
 )
+from parley.storage.people import Arrival
 
 __all__ = ["Handler", "Lanes", "RunningTurn"]
 
@@ -39,7 +40,8 @@ class RunningTurn:
     """A turn while it runs: its rows, fenced, and what it has said so far."""
 
     __slots__ = (
-        *("_lanes", "_word", "claim", "listens", "messages", "more", "request", "said", "usage"),
+        *("_lanes", "_word", "claim", "known", "listens", "messages", "more", "request", "said"),
+        "usage",
     )
 
     def __init__(self, lanes: Lanes, claim: Claim) -> None:
@@ -51,6 +53,10 @@ class RunningTurn:
         self.more = claim.more
         self.listens = False
         """It has asked the person something: what they say next is for it."""
+        self.known = asyncio.Event()
+        """Whether it listens is known: a turn that is resumed may have asked before."""
+        if claim.attempt <= 1:
+            self.known.set()
         self._word: asyncio.Event | None = None
         # A request has its turn alone, so it is the first message's or nobody's.
         self.request = claim.messages[0].message.request if claim.messages else None
@@ -184,6 +190,18 @@ class Lanes:
         if not_before is not None:
             self._planned.set()
         return receipt
+
+    async def submit_all(
+        self, arrivals: Sequence[Arrival], marks: Mapping[str, str | None]
+    ) -> list[Receipt]:
+        """Accept messages, and move the marks with them; durable on return, or nothing is."""
+        self._ready.set()
+        for arrival in arrivals:
+            self._expect_more(arrival.lane)
+        receipts = await self.store.submit_all(arrivals, marks)
+        for arrival in arrivals:
+            self._expect_more(arrival.lane)
+        return receipts
 
     def _expect_more(self, lane: str) -> None:
         if (running := self.turn_of(lane)) is not None:

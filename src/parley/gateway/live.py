@@ -34,6 +34,8 @@ class TurnEnded:
     """
 
     stopped: bool = False
+    goes_on: bool = False
+    """It was only set aside: the next gateway goes on with it."""
     ending: Final | Failed | None = None
     usage: Usage | None = None
 
@@ -51,6 +53,9 @@ class LiveEvent:
     """The request of a program that this turn answers."""
     lasting: bool = False
     """Which goes on without its connection, and is written down."""
+    session: str = ""
+    answers: tuple[str, ...] = ()
+    """The platform's ids of the messages that the turn answers."""
 
 
 class _Place:
@@ -114,13 +119,16 @@ class Live:
         source: SessionSource,
         event: TurnEvent | TurnStarted | TurnEnded,
         request: Request | None = None,
+        *,
+        session: str = "",
+        answers: tuple[str, ...] = (),
     ) -> None:
         subscriptions = self._subscriptions.get((source.platform, source.account))
         if not subscriptions:
             return
         self._number += 1
         asked, lasts = (None, False) if request is None else (request.id, request.lasting)
-        live = LiveEvent(self._number, lane, turn, source, event, asked, lasts)
+        live = LiveEvent(*(self._number, lane, turn, source, event, asked, lasts), session, answers)
         for subscription in subscriptions:
             subscription.put(live)
 

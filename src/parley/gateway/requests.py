@@ -102,6 +102,10 @@ class ProfileDoor:
         """Whether the turn that runs there has asked something."""
         return bool(self._serving.approvals.waiting(lane))
 
+    async def owed(self, lane: str) -> int:
+        """How much may still be said there without being asked."""
+        return await self._serving.store.owed(lane)
+
     async def decide(
         self, lane: str, *, approval: str, allowed: bool, by: SessionSource, scope: Scope = "once"
     ) -> Answer:

@@ -5,19 +5,21 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 
 from parley import __version__
 from parley.agent.budget import Budget
+from parley.agent.menu import Menu
 from parley.agent.processes import Processes
 from parley.agent.sandbox import find_sandbox
 from parley.backends.base import Backend
 from parley.config.settings import GatewayConfig, Settings
 from parley.gateway.approvals import Approvals
 from parley.gateway.background import Background
+from parley.gateway.chats import Chats
 from parley.gateway.commands import Commands, Reach
 from parley.gateway.delivery import Deliveries
 from parley.gateway.hands import Lender
@@ -25,7 +27,9 @@ from parley.gateway.hosted import Hosted, HostedSurface
 from parley.gateway.intake import Intake
 from parley.gateway.lanes import Lanes
 from parley.gateway.live import Live
+from parley.gateway.mailbox import GatewayMailbox
 from parley.gateway.owners import Owners
+from parley.gateway.people import People
 from parley.gateway.persist import until_stored
 from parley.gateway.status import DeliveryNote, Introduction, ProfileStatus
 from parley.gateway.tally import Tally
@@ -114,6 +118,9 @@ class Serving:
             report=self._report,
         )
         budget = Budget(settings)
+        self._people = People(parts.store, settings, owners)
+        self._chats = Chats(parts.store, self._sessions, self._deliveries)
+        self._mailbox = GatewayMailbox(parts.store, self._deliveries, owner=owner)
         self._commands = Commands(
             Reach(
                 sessions=self._sessions,
@@ -125,6 +132,9 @@ class Serving:
                 processes=processes,
                 tasks=self._delegated,
                 budget=budget,
+                people=self._people,
+                chats=self._chats,
+                menu=Menu(profile, settings),
                 models=parts.backend.models,
             )
         )
@@ -133,6 +143,8 @@ class Serving:
             lanes=self._lanes,
             deliveries=self._deliveries,
             commands=self._commands,
+            people=self._people,
+            is_archived=self._chats.is_archived,
             busy=settings.gateway.busy,
             tally=tally,
         )
@@ -155,6 +167,8 @@ class Serving:
             deliveries=self._deliveries,
             approvals=self.approvals,
             lender=lender,
+            people=self._people,
+            chats=self._chats,
             budget=budget,
             steers=settings.gateway.busy == "steer",
             tally=tally,
@@ -166,6 +180,14 @@ class Serving:
 
     async def admit(self, message: InboundMessage) -> Receipt:
         return await self.intake.admit(message)
+
+    async def admit_all(
+        self, messages: Sequence[InboundMessage], marks: Mapping[str, str | None]
+    ) -> list[Receipt]:
+        return await self.intake.admit_all(messages, marks)
+
+    async def welcome(self, source: SessionSource, event_id: str) -> None:
+        await self._commands.welcome(source, event_id)
 
     @property
     def store(self) -> Store:
@@ -247,7 +269,8 @@ class Serving:
                 _log.info("resuming", extra=told)
             lanes = partial(self._lanes.serve, self._runner)
             tasks = partial(self._delegated.serve, self._runner)
-            self._backend.start()
+            self._backend.start(self._mailbox)
+            await self._chats.open()
             await self._background.open()
             await self._commands.recover()  # by now what runs in the background is known
             await self._background.start()
@@ -274,6 +297,8 @@ class Serving:
             for task in self._tasks:
                 task.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)
+            await self.intake.close()
+            await self._commands.close()
             await self._background.close()
             await self._held.aclose()
 

@@ -10,19 +10,23 @@ from functools import partial
 from typing import Literal
 
 from parley.agent.budget import Budget, Purse
+from parley.agent.person import Soul, UserSettings
 from parley.agent.prompt import unanswered_calls
 from parley.backends.base import Backend, Turn
 from parley.gateway.approvals import Approvals, TurnAsk
+from parley.gateway.chats import Chats
 from parley.gateway.delivery import Deliveries
 from parley.gateway.given import history_for
 from parley.gateway.hands import Lender
 from parley.gateway.lanes import RunningTurn
 from parley.gateway.live import Live, TurnEnded, TurnStarted
+from parley.gateway.people import People
 from parley.gateway.persist import until_stored
 from parley.gateway.recall import Memories
 from parley.gateway.tally import Tally
 from parley.profiles import Profile
 from parley.protocol import (
+    Attachment,
     ChatMessage,
     Failed,
     Final,
@@ -34,7 +38,8 @@ from parley.protocol import (
     Usage,
 )
 from parley.sessions.context import bound_turn
-from parley.storage.contract import Draft, LeaseLost, Store, StoreClosed, StoreError, TurnEnd
+from parley.sessions.key import parse_session_key
+from parley.storage.contract import Claim, Draft, LeaseLost, Store, StoreClosed, StoreError, TurnEnd
 
 __all__ = ["TurnRunner"]
 
@@ -56,6 +61,8 @@ class TurnRunner:
         deliveries: Deliveries,
         approvals: Approvals,
         lender: Lender,
+        people: People,
+        chats: Chats,
         budget: Budget,
         steers: bool,
         tally: Tally,
@@ -68,6 +75,8 @@ class TurnRunner:
         self._deliveries = deliveries
         self._approvals = approvals
         self._lender = lender
+        self._people = people
+        self._chats = chats
         self._budget = budget
         self._steers = steers
         self._tally = tally
@@ -85,15 +94,26 @@ class TurnRunner:
             ending = await self._finish(running, ending)
             ended = TurnEnded(ending=ending, usage=running.usage)
         finally:
+            running.known.set()
             self._approvals.turn_over(claim)
+            if ended.stopped and self._lender.lanes.is_draining:
+                ended = replace(ended, goes_on=True)
             self._tell(running, ended)
 
     async def _answer(self, running: RunningTurn) -> Final | Failed:
         claim = running.claim
         purse = Purse(
-            self._store, self._budget, payer=claim.payer, turn=claim.turn, owner=claim.owner
+            self._store,
+            self._budget,
+            payer=claim.payer,
+            turn=claim.turn,
+            owner=claim.owner,
+            plan=await self._people.plan_of(claim.payer.user),
         )
-        turn = await self._read(running, purse)
+        try:
+            turn = await self._read(running, purse)
+        finally:
+            running.known.set()
         bound = bound_turn(
             turn.source,
             async_delivery=turn.async_delivery,
@@ -148,14 +168,29 @@ class TurnRunner:
             progress=progress,
             provider=remembered.provider,
             model=remembered.model,
-            async_delivery=surface is not None and surface.supports_async_delivery,
+            async_delivery=(
+                surface is not None
+                and surface.supports_async_delivery
+                and (request is None or request.later)
+            ),
             steer=steer,
             check=running.check,
             request=request,
             ask=TurnAsk(self._approvals, running, source, asks=asks),
             hands=hands,
-            purse=purse if self._budget.is_limited else None,
+            purse=purse if purse.is_limited else None,
+            sends_files=surface is not None and surface.sends_files,
+            person=await self._person_of(claim),
+            thread=partial(self._chats.thread, claim.lane, claim.session, source),
         )
+
+    async def _person_of(self, claim: Claim) -> UserSettings:
+        """What whoever is answered has set; their wishes are not for all who share a lane."""
+        theirs = await self._people.settings_of(claim.payer.user)
+        is_shared = (
+            claim.source.chat_type != "dm" and parse_session_key(claim.lane).participant is None
+        )
+        return replace(theirs, soul=Soul()) if is_shared else theirs
 
     async def _follow(self, running: RunningTurn, turn: Turn, purse: Purse) -> Final | Failed:
         """Take the backend's events as they come; each step is durable before the next."""
@@ -204,8 +239,10 @@ class TurnRunner:
             drafts = self._drafts(running, ending.sentence, "error")
             end = TurnEnd("failed", (said,), drafts, ending.usage)
         else:
-            said = ChatMessage("assistant", ending.text, tool_calls=ending.calls)
-            drafts = self._drafts(running, ending.text, "reply")
+            said = ChatMessage(
+                "assistant", ending.text, tool_calls=ending.calls, attachments=ending.attachments
+            )
+            drafts = self._drafts(running, ending.text, "reply", ending.attachments)
             end = TurnEnd("done", (said,), drafts, ending.usage)
         leased = await running.commit(end)
         self._count(running, ending.usage)
@@ -223,7 +260,11 @@ class TurnRunner:
             self._tally.output_tokens += usage.output_tokens
 
     def _drafts(
-        self, running: RunningTurn, text: str, kind: Literal["reply", "error"]
+        self,
+        running: RunningTurn,
+        text: str,
+        kind: Literal["reply", "error"],
+        attachments: tuple[Attachment, ...] = (),
     ) -> tuple[Draft, ...]:
         """What goes out later; a program that asked takes its answer from the turn's end."""
         claim = running.claim
@@ -236,9 +277,16 @@ class TurnRunner:
             kind=kind,
             answers=tuple(taken.message.event_id for taken in running.messages),
             handover=self._deliveries.knows_repeats(claim.source),
+            attachments=attachments,
         )
         return (draft,)
 
     def _tell(self, running: RunningTurn, event: TurnEvent | TurnStarted | TurnEnded) -> None:
         claim = running.claim
-        self._live.publish(claim.lane, claim.turn, claim.source, event, running.request)
+        # A reply answers what its turn began with, and what it took in on the way.
+        answers = tuple(taken.message.event_id for taken in running.messages)
+        self._live.publish(
+            *(claim.lane, claim.turn, claim.source, event, running.request),
+            session=claim.session,
+            answers=answers,
+        )

@@ -5,12 +5,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import ClassVar
 
-from parley.gateway.delivery import NotSent, Rejected, Unreachable
+from parley.gateway.delivery import ChatRooms, NotSent, Rejected, Unreachable
 from parley.gateway.intake import FrontDoor
 from parley.gateway.live import LiveEvent
 from parley.storage.contract import Delivery
 
-__all__ = ["NotSent", "Rejected", "Surface", "Unreachable"]
+__all__ = ["ChatRooms", "NotSent", "Rejected", "Surface", "Unreachable"]
 
 
 class Surface(ABC):
@@ -30,8 +30,20 @@ class Surface(ABC):
     shows_questions: ClassVar[bool] = False
     """Whether it shows such a question as the turn's event; else it is sent like a reply."""
 
+    sends_files: ClassVar[bool] = False
+    """Whether files go out with a reply."""
+
+    verb: ClassVar[str] = "/"
+    """What commands begin with, as people there write them: `/` or `!`. Both are understood."""
+
+    rooms: ChatRooms | None = None
+    """Where each chat of a person is a room of its own: whoever makes those rooms."""
+
     vouches: ClassVar[bool] = False
     """Whether the surface itself makes sure that every sender may speak."""
+
+    fault: str | None = None
+    """What is wrong with it just now, though it was started: such as a server that is away."""
 
     account: str | None = None
     """Which of its platform's accounts it serves; None where its profile has but one."""

@@ -1,4 +1,4 @@
-"""What a slash command is: a name, a line of help, and a function from a call to a reply."""
+"""What a command is: a name, a line of help, and a function from a call to a reply."""
 
 from __future__ import annotations
 
@@ -6,12 +6,15 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 from parley.agent.budget import Budget
+from parley.agent.menu import Menu
 from parley.agent.processes import Processes
 from parley.backends.base import ModelMenu
 from parley.gateway.approvals import Approvals
+from parley.gateway.chats import Chats
 from parley.gateway.delivery import Deliveries
 from parley.gateway.lanes import Lanes, RunningTurn
 from parley.gateway.owners import Owners
+from parley.gateway.people import People
 from parley.gateway.tasks import Tasks
 from parley.protocol import SessionSource, person_of
 from parley.sessions.store import SessionStore
@@ -38,19 +41,34 @@ class Reach:
     processes: Processes
     tasks: Tasks
     budget: Budget
+    people: People
+    chats: Chats
+    menu: Menu
     models: ModelMenu | None
 
 
 @dataclass(frozen=True, slots=True)
 class CommandCall:
-    """One use of a command: what was said, where, and what it may look at."""
+    """One use of a command: what was said, where, and what it may look at.
 
+    `id` names this use for ever. `insists`: what the platform cannot do now is tried again by
+    itself; else whoever asked is told.
+    """
+
+    id: int
     argument: str
     lane: str
     source: SessionSource
     session: SessionRecord
     running: RunningTurn | None
     reach: Reach
+    insists: bool = False
+
+    @property
+    def verb(self) -> str:
+        """What people there write before a command's name."""
+        surface = self.reach.deliveries.surface(self.source)
+        return "/" if surface is None else surface.verb
 
     @property
     def said(self) -> Said | None:
@@ -88,7 +106,10 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class Command:
+    """`uses_chat`: it goes on with the conversation, which an archived one does not."""
+
     name: str
     summary: str
     run: Callable[[CommandCall], Awaitable[Reply]]
     argument: str = ""
+    uses_chat: bool = False

@@ -1,4 +1,4 @@
-"""Commands about a person's word: /approve /deny /grants /safety."""
+"""Commands about a person's word: approve (yes), deny (no), grants, safety."""
 
 from __future__ import annotations
 
@@ -61,7 +61,8 @@ async def grants(call: CommandCall) -> Reply:
             taken = await store.revoke_grants(call.person)
             return Reply(f"{count(taken, 'permission')} taken back.")
         if not which.strip().isdecimal():
-            return Reply("Which one? `/grants` lists them; then `/grants revoke NUMBER` or `all`.")
+            verb = f"{call.verb}grants"
+            return Reply(f"Which one? `{verb}` lists them; then `{verb} revoke NUMBER` or `all`.")
         gone = await store.revoke_grants(call.person, int(which))
         return Reply("Taken back." if gone else "There is none of that number.")
     found = await store.grants(call.person)
@@ -72,22 +73,25 @@ async def grants(call: CommandCall) -> Reply:
         f"{datetime.fromtimestamp(grant.at, UTC):%Y-%m-%d})"
         for grant in found
     ]
-    return Reply("\n".join([*lines, "", "`/grants revoke NUMBER` or `/grants revoke all`."]))
+    revoke = f"`{call.verb}grants revoke NUMBER` or `{call.verb}grants revoke all`."
+    return Reply("\n".join([*lines, "", revoke]))
 
 
 async def safety(call: CommandCall) -> Reply:
     """What this person is asked about first."""
     words = call.argument.lower().split()
-    approvals, store = call.reach.approvals, call.store
+    approvals, verb = call.reach.approvals, call.verb
     if not words:
         lines = [
             f"- {name}: {'on' if await approvals.is_on(call.person, name) else 'off'}"
             for name in SAFETY_TRIGGERS
         ]
-        return Reply("\n".join(["You are asked before:", *lines, "", "`/safety on|off NAME`."]))
+        return Reply(
+            "\n".join(["You are asked before:", *lines, "", f"`{verb}safety on|off NAME`."])
+        )
     if len(words) != 2 or words[0] not in ("on", "off") or words[1] not in SAFETY_TRIGGERS:
         names = ", ".join(f"`{name}`" for name in SAFETY_TRIGGERS)
-        return Reply(f"`/safety on NAME` or `/safety off NAME`; names: {names}.")
-    await store.put_person_setting(call.person, f"safety.{words[1]}", words[0])
+        return Reply(f"`{verb}safety on NAME` or `{verb}safety off NAME`; names: {names}.")
+    await call.reach.people.put(call.person, f"safety.{words[1]}", words[0])
     asked = "You are asked" if words[0] == "on" else "You are not asked any more"
     return Reply(f"{asked} before `{words[1]}`.")

@@ -1,4 +1,4 @@
-"""Commands that steer a conversation: /new /stop /retry /undo /title /sessions /resume."""
+"""Commands that steer a conversation: what is said in it, and which session goes on."""
 
 from __future__ import annotations
 
@@ -16,18 +16,32 @@ from parley.storage.contract import (
     UndoTurn,
 )
 
-__all__ = ["new", "resume", "retry", "sessions", "stop", "title", "undo"]
+__all__ = [
+    "LONGEST_TITLE",
+    "afresh",
+    "reset",
+    "resume",
+    "retry",
+    "sessions",
+    "stop",
+    "title",
+    "undo",
+]
 
 _LISTED = 10
 _SHORTEST_ID = 4  # shorter ones are numbers that are not in the list, or slips
-_LONGEST_TITLE = 120
+LONGEST_TITLE = 120
 
 
-async def new(call: CommandCall) -> Reply:
-    name = call.argument or None
+async def reset(call: CommandCall) -> Reply:
+    """A fresh session in the same place."""
+    return afresh(call, None)
+
+
+def afresh(call: CommandCall, name: str | None) -> Reply:
     text = f"A new conversation: **{name}**." if name else "A new conversation."
     return Reply(
-        f"{text} The last one is kept; `/sessions` lists them.",
+        f"{text} The last one is kept; `{call.verb}sessions` lists them.",
         NewSession(said=call.said, title=name),
     )
 
@@ -65,24 +79,31 @@ async def title(call: CommandCall) -> Reply:
     if not call.argument:
         named = call.session.title
         return Reply(f"This conversation is called **{named}**." if named else "It has no title.")
-    if len(call.argument) > _LONGEST_TITLE:
-        return Reply(f"A title has at most {_LONGEST_TITLE} characters.")
+    if len(call.argument) > LONGEST_TITLE:
+        return Reply(f"A title has at most {LONGEST_TITLE} characters.")
+    if not call.reach.chats.has_rooms(call.source.platform):
+        chat = await call.store.chat_of_session(call.person, call.session.id)
+        await call.reach.chats.rename(None, chat, call.argument)
     return Reply(f"This conversation is now **{call.argument}**.", SetTitle(call.argument))
 
 
 async def sessions(call: CommandCall) -> Reply:
     found = await call.store.sessions(lane=call.lane, limit=_LISTED)
     lines = [_line(number, record) for number, record in enumerate(found, start=1)]
-    return Reply("\n".join([*lines, "", "`/resume NUMBER` goes back to one."]))
+    return Reply("\n".join([*lines, "", f"`{call.verb}resume NUMBER` goes back to one."]))
 
 
 async def resume(call: CommandCall) -> Reply:
     wanted = call.argument
     if not wanted:
-        return Reply("Which one? `/sessions` lists them; then `/resume NUMBER`.")
+        return Reply(
+            f"Which one? `{call.verb}sessions` lists them; then `{call.verb}resume NUMBER`."
+        )
     record = await _find(call, wanted)
     if record is None:
-        return Reply(f"There is no one conversation `{wanted}` here; `/sessions` lists them.")
+        return Reply(
+            f"There is no one conversation `{wanted}` here; `{call.verb}sessions` lists them."
+        )
 
     def text(outcome: Outcome) -> str:
         if outcome.refused:

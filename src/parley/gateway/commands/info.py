@@ -1,4 +1,4 @@
-"""Commands that tell: /help /status /usage /model."""
+"""Commands that tell: what is going on, what was used, and who answers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from parley.protocol import ParleyError
 from parley.storage.contract import SetModel
 from parley.storage.hands import Payer
 
-__all__ = ["model", "status", "usage"]
+__all__ = ["model", "plan_line", "status", "usage"]
 
 
 async def status(call: CommandCall) -> Reply:
@@ -23,9 +23,10 @@ async def status(call: CommandCall) -> Reply:
         f"Of all conversations: {health.running} running, {health.queued} waiting, "
         f"{count(health.undelivered, 'reply', 'replies')} on their way",
     ]
+    lines.append(f"Your plan: {await plan_line(call)}")
     behind = len(await call.store.works(lane=call.lane))
     if behind:
-        lines.append(f"{behind} running in the background here: `/work`")
+        lines.append(f"{behind} running in the background here: `{call.verb}work`")
     if health.unsure:
         lines.append(f"{len(health.unsure)} replies may not have arrived: `parley gateway status`")
     return Reply("\n".join(f"- {line}" for line in lines))
@@ -38,11 +39,25 @@ async def usage(call: CommandCall) -> Reply:
         f"This conversation: {session.input_tokens:,} tokens in{cached}, "
         f"{session.output_tokens:,} out, {count(session.turns, 'turn')}."
     ]
-    limits = call.reach.budget.limits(time.time())
+    plan = await call.reach.people.plan_of(call.person)
+    limits = call.reach.budget.limits(time.time(), plan)
     if limits:
         spent = await call.store.spent(Payer(call.person, session.id), limits)
         lines += [f"- {describe(limit, used)}" for limit, used in zip(limits, spent, strict=True)]
     return Reply("\n".join(lines))
+
+
+async def plan_line(call: CommandCall) -> str:
+    """What this person may use, and what they have used of it."""
+    plan = await call.reach.people.plan_of(call.person)
+    if plan is None:
+        return "none; what you may use is not limited by one"
+    limits = call.reach.budget.limits(time.time(), plan)
+    ours = [limit for limit in limits if limit.plan is not None]
+    if not ours:
+        return f"{plan.name}, no limit"
+    [used] = await call.store.spent(Payer(call.person, call.session.id), ours)
+    return f"{plan.name}, {used.tokens:,} of {plan.tokens or 0:,} tokens used this month"
 
 
 async def model(call: CommandCall) -> Reply:
@@ -50,9 +65,10 @@ async def model(call: CommandCall) -> Reply:
         return Reply("Who answers here is chosen elsewhere; there is no model to pick.")
     if not call.argument:
         names = ", ".join(f"`{name}`" for name in call.models.names())
+        verb = f"{call.verb}model"
         return Reply(
             f"Answered by {_answered_by(call)}.\n\nTo choose for this conversation: "
-            f"`/model PROVIDER [MODEL]` or `/model default`. Providers: {names}."
+            f"`{verb} PROVIDER [MODEL]` or `{verb} default`. Providers: {names}."
         )
     if call.argument == "default":
         return Reply(

@@ -1,4 +1,4 @@
-"""The command about what runs in the background: /work."""
+"""The command about what runs in the background."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ _LISTED = 20
 async def work(call: CommandCall) -> Reply:
     """What runs for this conversation; `stop` ends it."""
     word, _, which = call.argument.partition(" ")
+    verb = call.verb
     running = await call.store.works(lane=call.lane)
     if word.lower() == "stop":
         return await _stop(call, running, which.strip())
     if word:
-        return Reply("`/work` lists what runs; `/work stop ID` or `/work stop all` ends it.")
+        return Reply(f"`{verb}work` lists what runs; {_ends(verb)}")
     planned = await call.store.jobs(call.lane)
     if not running and not planned:
         return Reply("Nothing runs in the background here, and nothing is planned.")
@@ -29,12 +30,12 @@ async def work(call: CommandCall) -> Reply:
         f"- planned `{each.job.id}` for {_time(each.next_at)}: {_short(_wanted(each.job))}"
         for each in planned[:_LISTED]
     ]
-    return Reply("\n".join([*lines, "", "`/work stop ID` or `/work stop all` ends it."]))
+    return Reply("\n".join([*lines, "", _ends(verb)]))
 
 
 async def _stop(call: CommandCall, running: list[Work], which: str) -> Reply:
     if not which:
-        return Reply("Which one? `/work` lists them; then `/work stop ID` or `/work stop all`.")
+        return Reply(f"Which one? `{call.verb}work` lists them; {_ends(call.verb)}")
     chosen = [each for each in running if which in ("all", each.id)]
     for each in chosen:
         if each.kind == "process":
@@ -46,7 +47,7 @@ async def _stop(call: CommandCall, running: list[Work], which: str) -> Reply:
         if which in ("all", planned.job.id):
             ended += await call.store.unschedule(planned.job.id, lane=call.lane)
     if not ended:
-        return Reply("There is nothing of that name; `/work` lists what runs.")
+        return Reply(f"There is nothing of that name; `{call.verb}work` lists what runs.")
     return Reply(f"{count(ended, 'piece')} of background work ended.")
 
 
@@ -57,6 +58,10 @@ async def _end_process(call: CommandCall, id: str) -> None:
         if call.reach.processes.get(id) is not None:
             raise
         await call.store.end_work(id, "stopped")  # it never began, and now it will not
+
+
+def _ends(verb: str) -> str:
+    return f"`{verb}work stop ID` or `{verb}work stop all` ends it."
 
 
 def _line(each: Work) -> str:

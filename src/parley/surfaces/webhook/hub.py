@@ -60,7 +60,7 @@ class WebhookHub:
                 )
         account.door = door
 
-    def routes(self) -> Iterable[web.AbstractRouteDef]:
+    def routes(self, _callers: object, /) -> Iterable[web.AbstractRouteDef]:
         from aiohttp import web
 
         return [web.post("/webhook", self._take)]
@@ -134,6 +134,8 @@ def _answer(receipt: Receipt) -> web.Response:
         case "rate_limited":
             seconds = max(1, math.ceil(receipt.retry_after))
             return _refuse(429, "Too many messages at once.", retry_after=seconds)
+        case "refused":
+            return _refuse(403, "This sender may not speak to this agent.")
 
 
 def _refuse(status: int, sentence: str, *, retry_after: int = 1) -> web.Response:

@@ -1,0 +1,90 @@
+"""Who has spoken, what they set for themselves, and what they may use."""
+
+from __future__ import annotations
+
+import time
+from typing import Final, TypeVar
+
+from parley.agent.person import Plan, UserSettings
+from parley.config.settings import Settings
+from parley.gateway.owners import Owners
+from parley.protocol import SessionSource, person_of
+from parley.storage.contract import Store
+from parley.storage.people import User
+
+__all__ = ["People"]
+
+_KNOWN: Final = 4_096
+_SECONDS: Final = 5.0
+_WITHOUT_PLAN: Final = frozenset({"terminal", "api", "direct", "task"})
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class People:
+    """The people of one profile. What was read of them a moment ago is not read again."""
+
+    def __init__(self, store: Store, settings: Settings, owners: Owners) -> None:
+        self._store = store
+        self._owners = owners
+        self._plan = Plan(settings.plan.name, settings.plan.tokens)
+        self._safety = settings.agent.safety
+        self._users: dict[tuple[str, str], User] = {}
+        self._settings: dict[str, tuple[float, UserSettings]] = {}
+        self._changes = 0
+
+    async def get_or_create_user(
+        self, external_id: str, platform: str, display_name: str | None = None
+    ) -> User:
+        """Stable for each platform and id; `is_new` the first time, and never again."""
+        known = self._users.get((platform, external_id))
+        if known is not None and display_name in (None, known.display_name):
+            return known
+        found = await self._store.get_or_create_user(external_id, platform, display_name)
+        as_known = User(
+            found.person,
+            found.platform,
+            found.external_id,
+            found.display_name,
+            found.created_at,
+        )
+        _keep(self._users, (platform, external_id), as_known)
+        return found
+
+    async def settings_of(self, person: str | SessionSource) -> UserSettings:
+        """What they have set; a change from outside is seen within seconds, our own at once."""
+        name = person if isinstance(person, str) else person_of(person)
+        known = self._settings.get(name)
+        if known is not None and time.monotonic() < known[0]:
+            return known[1]
+        before = self._changes
+        rows = await self._store.person_settings(name)
+        plan = self._plan if self._has_plan(name) else None
+        found = UserSettings.read(rows, safety=self._safety, plan=plan)
+        if before == self._changes:  # else it may be what was so before a change
+            _keep(self._settings, name, (time.monotonic() + _SECONDS, found))
+        return found
+
+    async def put(self, person: str, name: str, value: str | None) -> None:
+        """Set one thing; None is its default again."""
+        await self._store.put_person_setting(person, name, value)
+        self._changes += 1
+        self._settings.pop(person, None)
+
+    async def plan_of(self, person: str | SessionSource) -> Plan | None:
+        """What they may use; None for those who have no plan, such as owners."""
+        name = person if isinstance(person, str) else person_of(person)
+        return (await self.settings_of(name)).plan if self._has_plan(name) else None
+
+    def _has_plan(self, person: str) -> bool:
+        platform = person.partition(":")[0]
+        return platform not in _WITHOUT_PLAN and not self._owners.is_owner(person)
+
+
+def _keep(known: dict[K, V], key: K, value: V) -> None:
+    """The newest few thousand: what was kept first goes first."""
+    known.pop(key, None)
+    if len(known) >= _KNOWN:
+        del known[next(iter(known))]
+    known[key] = value
