@@ -550,8 +550,7 @@ async def test_a_remote_agent_that_takes_no_such_key_is_a_fault(
 ) -> None:
     far = Parley(tmp_path / "far")
     with far.gateway():
-        [place] = far.json("gateway", "status", "--json")["surfaces"]
-        port = int(place["where"].rpartition(":")[2])
+        port = _port_of(far)
         for key, advice in (("", "put the key into"), (_KEY, "check the key in")):
             _hand_over(profile, port, key=key)
             (found,) = await _of(profile, "remote agent", offline=False)
@@ -565,6 +564,37 @@ async def test_a_remote_agent_that_takes_no_such_key_is_a_fault(
         monkeypatch.setenv("GATEWAY_PROXY_KEY", far.run("keys", "local").stdout.strip())
         (found,) = await _of(profile, "remote agent", offline=False)
         assert found.level == "ok"
+
+
+def _port_of(parley: Parley) -> int:
+    """Where its gateway is."""
+    places = parley.json("gateway", "status", "--json")["surfaces"]
+    [where] = (place["where"] for place in places if place["platform"] == "api")
+    return int(where.rpartition(":")[2])
+
+
+async def test_a_direct_agent_is_greeted_and_one_that_is_not_named_or_not_there_is_a_fault(
+    profile: Profile, tmp_path: Path
+) -> None:
+    profile.config_file.write_text("backend: direct\n")
+    (found,) = await _of(profile, "direct agent", offline=False)
+    assert (found.level, found.what) == ("fault", "it is to answer, but nobody is named.")
+    assert found.mend.startswith("parley config set direct.url ws://")
+    far = Parley(tmp_path / "far")
+    with far.gateway():
+        where = f"ws://127.0.0.1:{_port_of(far)}"
+        profile.config_file.write_text(f"backend: direct\ndirect: {{url: {where}/agent_ws/}}\n")
+        (found,) = await _of(profile, "direct agent", offline=False)
+        assert (found.level, found.mend) == ("fault", "parley config set AGENT_WS_KEY")
+        profile.env_file.write_text(f"AGENT_WS_KEY={far.run('keys', 'local').stdout.strip()}\n")
+        profile.env_file.chmod(0o600)
+        (found,) = await _of(profile, "direct agent", offline=False)
+        assert found.what == f"the agent at {where} answers, with AGENT_WS_KEY from .env."
+    (found,) = await _of(profile, "direct agent", offline=False)
+    assert found.what.startswith(f"Nothing answers at {where}")
+    checks = {one.check: one for one in await _found(profile, offline=True)}
+    assert checks["local model"].what == "is not in use: a remote agent answers."
+    assert "provider" not in checks
 
 
 def test_it_is_quick(tmp_path: Path) -> None:

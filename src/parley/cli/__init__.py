@@ -20,7 +20,7 @@ __all__ = ["VERBS", "build_command", "run"]
 
 VERBS = (
     *("chat", "setup", "doctor", "gateway", "model", "tools", "config", "sessions", "profile"),
-    "keys",
+    *("keys", "people", "matrix", "agent"),
 )
 _COMPLETION = "_PARLEY_COMPLETE"
 

@@ -32,7 +32,7 @@ def _one(status: _Record, greeting: bool) -> Iterator[str]:
     yield f"  answers   {profile['answered_by']}"
     if not greeting:
         yield f"  turns     {_under_way(profile)}"
-    for surface in (*profile["surfaces"], *status["surfaces"]):
+    for surface in (*profile["surfaces"], *_told(status)):
         yield f"  {surface['platform']:<9} {_place(surface)}"
     yield from _troubles(profile, "  ")
 
@@ -46,7 +46,7 @@ def _many(status: _Record, greeting: bool) -> Iterator[str]:
     many = "s" if len(profiles) != 1 else ""
     yield _head(status, f"{of} profile{many} of {status['home']}", greeting)
     names = [profile["name"] for profile in profiles]
-    names += [surface["platform"] for surface in status["surfaces"]]
+    names += [surface["platform"] for surface in _told(status)]
     width = max(len(name) for name in names)
     for profile in profiles:
         name = f"{profile['name']:<{width}}"
@@ -62,10 +62,15 @@ def _many(status: _Record, greeting: bool) -> Iterator[str]:
             if surface["fault"]:
                 yield f"  {'':<{width}}  {surface['platform']} {_place(surface)}"
         yield from _troubles(profile, f"  {'':<{width}}  ")
-    for surface in status["surfaces"]:
+    for surface in _told(status):
         yield f"  {surface['platform']:<{width}}  {_place(surface)}"
     for note in status["notes"]:
         yield f"  note: {note}"
+
+
+def _told(status: _Record) -> list[_Record]:
+    """The surfaces of the house; direct agents are at the API's address, which is told already."""
+    return [each for each in status["surfaces"] if each["platform"] != "direct" or each["fault"]]
 
 
 def _head(status: _Record, what: str, greeting: bool) -> str:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from parley.agent.providers.local.pool import ModelPool
     from parley.backends.base import Backend
     from parley.config import Redactor
+    from parley.config.backends import BackendName
     from parley.config.settings import GatewayConfig, Settings
     from parley.gateway.app import Gateway, Parts
     from parley.surfaces.base import Surface
@@ -171,7 +172,7 @@ async def _opened(
     redactor.learn(secrets.values())
     with HomeLock(profile, house.kind):
         make_private_directory(profile.workspace)
-        backend = _backend(profile, settings, secrets.get, models)
+        backend = _backend(profile, settings, secrets.get, models, kind=house.kind)
         try:
             store = await asyncio.to_thread(SqliteStore.open, profile.database_file)
             try:
@@ -196,16 +197,68 @@ def _backend(
     settings: Settings,
     secret: Callable[[str], str | None],
     models: ModelPool,
+    *,
+    kind: Kind,
 ) -> Backend:
-    """Who answers: a remote agent where one is named, and nobody else then."""
-    url = settings.gateway.proxy_url
-    if url is not None:
-        from parley.backends.proxy import ProxyBackend
+    """Who answers: one for the profile, and another on the surfaces whose settings say so."""
+    from parley.backends.choice import Backends
 
-        return ProxyBackend(profile, settings, url=url, secret=secret)
-    from parley.backends.agent import AgentBackend
+    made: dict[BackendName, Backend] = {}
 
-    return AgentBackend(profile, settings, secret=secret, local_models=models)
+    def get(name: BackendName) -> Backend:
+        if name not in made:
+            made[name] = _named_backend(name, profile, settings, secret, models)
+        return made[name]
+
+    surfaces = settings.surfaces
+    usual: BackendName = settings.backend or ("proxy" if settings.gateway.proxy_url else "agent")
+    served = ["terminal"]
+    if kind == "gateway":
+        served += ["api", "direct"]
+        served += [name for name in ("webhook", "matrix") if getattr(surfaces, name).enabled]
+    chosen = {name: surfaces.backend_of(name) or usual for name in served}
+    default = get(usual)
+    if all(name == usual for name in chosen.values()):
+        return default
+    return Backends(default, {platform: get(name) for platform, name in chosen.items()})
+
+
+def _named_backend(
+    name: BackendName,
+    profile: Profile,
+    settings: Settings,
+    secret: Callable[[str], str | None],
+    models: ModelPool,
+) -> Backend:
+    match name:
+        case "agent":
+            from parley.backends.agent import AgentBackend
+
+            return AgentBackend(profile, settings, secret=secret, local_models=models)
+        case "proxy":
+            from parley.backends.proxy import ProxyBackend
+
+            url = settings.gateway.proxy_url
+            if url is None:
+                raise ParleyError(
+                    "The backend is `proxy`, and nobody is named: set GATEWAY_PROXY_URL or "
+                    "`gateway.proxy_url` to the address of the remote agent."
+                )
+            return ProxyBackend(profile, settings, url=url, secret=secret)
+        case "direct":
+            from parley.backends.direct import DirectBackend
+
+            url = settings.direct.url
+            if url is None:
+                raise ParleyError(
+                    "The backend is `direct`, and nobody is named: set AGENT_WS_URL or "
+                    "`direct.url` to the agent's address, such as ws://127.0.0.1:8642/agent_ws/."
+                )
+            return DirectBackend(profile, settings, url=url, secret=secret)
+        case "mock":
+            from parley.backends.mock import MockBackend
+
+            return MockBackend()
 
 
 def _house_surfaces(
@@ -213,17 +266,20 @@ def _house_surfaces(
 ) -> list[Surface]:
     if house.kind == "chat":
         return []
+    from parley.surfaces.agent_ws.surface import AgentWsSurface
     from parley.surfaces.api.surface import ApiSurface
 
+    direct = AgentWsSurface()  # first, so that it is stopped before the site that it is served by
     return [
+        direct,
         ApiSurface(
             house.config.host,
             house.config.port,
             home=house.home,
             profiles=profiles,
             config=house.config.api,
-            mounted=[hub],
-        )
+            mounted=[hub, direct],
+        ),
     ]
 
 
@@ -254,4 +310,10 @@ def _surfaces(
                 callback_url=settings.surfaces.webhook.callback_url,
             )
         )
+    wanted = platforms is None or "matrix" in platforms
+    if house.kind == "gateway" and wanted and settings.surfaces.matrix.enabled:
+        from parley.surfaces.matrix.surface import MatrixSurface
+
+        matrix = settings.surfaces.matrix
+        surfaces.append(MatrixSurface(profile, matrix, owners=settings.access.owners))
     return surfaces

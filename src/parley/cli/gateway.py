@@ -8,8 +8,9 @@ import gc
 import os
 import signal
 import sys
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol
 
 import typer
 
@@ -21,10 +22,17 @@ from parley.profiles import Profile, default_profile, scan_profiles
 if TYPE_CHECKING:
     from parley.cli._host import House
 
-__all__ = ["register"]
+__all__ = ["Greet", "register", "serve"]
 
 # Measured: what a gateway has open besides, with room for connections; and for each profile.
 _FILES_BESIDE, _FILES_EACH = 60, 8
+
+
+class Greet(Protocol):
+    """What is said of a gateway when it has started; raises when it is of no use so."""
+
+    def __call__(self, status: Mapping[str, Any], *, keyless: bool) -> str: ...
+
 
 app = typer.Typer(help="Serve your agents on every surface.", no_args_is_help=True)
 
@@ -36,11 +44,7 @@ def register(parent: typer.Typer) -> None:
 @app.command()
 def run() -> None:
     """Start the gateway and serve until it is stopped (Ctrl-C or SIGTERM)."""
-    import uvloop
-
-    # What is loaded now stays for good: the collector need not walk it, now or later.
-    gc.disable()
-    uvloop.run(_run())
+    serve(_plan)
 
 
 @app.command()
@@ -59,6 +63,15 @@ def status(
         print_json({**found, "running": True, "running_turns": found["running"]})
         return
     _say(describe(found))
+
+
+def serve(plan: Callable[[], House], greet: Greet | None = None) -> None:
+    """Run the gateway that is planned until it is stopped."""
+    import uvloop
+
+    # What is loaded now stays for good: the collector need not walk it, now or later.
+    gc.disable()
+    uvloop.run(_run(plan, greet or partial(describe, greeting=True)))
 
 
 def _plan() -> House:
@@ -88,10 +101,10 @@ def _allow_many_files(profiles: int) -> None:
         )
 
 
-async def _run() -> None:
+async def _run(plan: Callable[[], House], greet: Greet) -> None:
     from parley.cli._host import hosted_gateway
 
-    house = _plan()
+    house = plan()
     _allow_many_files(len(house.profiles))
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -101,7 +114,7 @@ async def _run() -> None:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, stopped.set)
         keyless = not await asyncio.to_thread(_has_keys, house, gateway.profiles)
-        _say(describe((await gateway.status()).to_dict(), greeting=True, keyless=keyless))
+        _say(greet((await gateway.status()).to_dict(), keyless=keyless))
         await stopped.wait()
         seconds = f"{house.config.drain_seconds:g}"
         _say(f"Stopping; running turns have {seconds} s to finish (again to stop at once).")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from parley.cli._checks.answering import who_answers
 from parley.cli._checks.finding import Finding, edit, fault, note, ok
 from parley.cli._checks.settings import Ground
 from parley.protocol import ParleyError
@@ -20,7 +21,7 @@ def check_budgets(ground: Ground) -> list[Finding]:
     A stand-in of unknown price is counted like the model that it stands in for.
     """
     settings = ground.settings
-    if settings is None or settings.gateway.proxy_url is not None:
+    if settings is None or "agent" not in who_answers(settings):
         return []
     from parley.agent.budget import Budget
 
@@ -41,9 +42,9 @@ def check_budgets(ground: Ground) -> list[Finding]:
 def check_owners(ground: Ground) -> list[Finding]:
     """That somebody can allow commands where people chat and no sandbox holds them."""
     settings = ground.settings
-    if settings is None or settings.gateway.proxy_url is not None:
+    if settings is None or "agent" not in who_answers(settings):
         return []
-    chats = [name for name, surface in settings.surfaces if surface.enabled]
+    chats = [name for name, surface in settings.surfaces if getattr(surface, "enabled", False)]
     if settings.access.owners or not chats or "terminal" not in _tools(settings):
         return []
     from parley.agent.sandbox import find_sandbox

@@ -6,6 +6,7 @@ import asyncio
 import os
 from typing import Final
 
+from parley.cli._checks.answering import who_answers
 from parley.cli._checks.finding import Finding, fault, ok
 from parley.cli._checks.settings import Ground
 
@@ -19,8 +20,11 @@ _ANSWERS_WITHIN: Final = 5.0
 async def check_far_end(ground: Ground, *, offline: bool) -> list[Finding]:
     """Unless `offline`, ask it for its models; nothing where no remote agent is named."""
     settings = ground.settings
-    if settings is None or settings.gateway.proxy_url is None:
+    if settings is None or "proxy" not in who_answers(settings):
         return []
+    if settings.gateway.proxy_url is None:
+        what = "it is to answer, but nobody is named."
+        return [fault(_CHECK, what, "parley config set gateway.proxy_url http://HOST:8642")]
     from parley.backends.proxy.client import RemoteServer
     from parley.backends.proxy.faults import FarEnd, ProxyError
 

@@ -67,7 +67,8 @@ def _of_running(
     for surface in surfaces:
         if surface.get("fault"):
             told = f"{surface.get('platform')} is not served: {surface.get('fault')}"
-            found.append(fault("gateway", told, again))
+            mend = "parley matrix status" if surface.get("platform") == "matrix" else again
+            found.append(fault("gateway", told, mend))
     if status.get("state") != "serving":
         found.append(note("gateway", f"it is {status.get('state')}."))
     if status.get("version") != __version__:

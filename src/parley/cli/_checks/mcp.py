@@ -9,6 +9,7 @@ from typing import Final
 
 from parley.cli._checks.finding import Finding, edit, fault, note, ok
 from parley.cli._checks.settings import Ground
+from parley.config.extras import install_command
 from parley.config.hands import McpServerSettings
 from parley.protocol import ParleyError
 
@@ -26,7 +27,7 @@ async def check_mcp(ground: Ground, *, offline: bool) -> list[Finding]:
         return []
     if find_spec("mcp") is None:
         what = "MCP servers need a part that is not installed."
-        return [fault(_CHECK, what, "pip install 'parley[mcp]'")]
+        return [fault(_CHECK, what, install_command("mcp"))]
     found = await asyncio.to_thread(_check_plans, ground, wanted)
     bad = {finding.what.split("`")[1] for finding in found if finding.level == "fault"}
     remote = {name: one for name, one in wanted.items() if one.url and name not in bad}

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from parley.cli._checks.answering import who_answers
 from parley.cli._checks.finding import Finding, fault, note, ok
 from parley.cli._checks.settings import Ground
 
@@ -31,7 +32,7 @@ async def check_providers(ground: Ground, *, offline: bool) -> list[Finding]:
     settings = ground.settings
     if settings is None:
         return [note("provider", "not looked at while the settings cannot be used.")]
-    if settings.gateway.proxy_url is not None:
+    if "agent" not in who_answers(settings):
         return []
     names = list(dict.fromkeys([settings.model.provider, *settings.model.fallback]))
     found = await asyncio.gather(
@@ -45,7 +46,7 @@ def check_local_model(ground: Ground) -> list[Finding]:
     settings = ground.settings
     if settings is None:
         return [note("local model", "not looked at while the settings cannot be used.")]
-    if settings.gateway.proxy_url is not None:
+    if "agent" not in who_answers(settings):
         return [ok("local model", "is not in use: a remote agent answers.")]
     names = (settings.model.provider, *settings.model.fallback)
     used = [name for name in names if _is_local(settings, name)]

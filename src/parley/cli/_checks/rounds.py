@@ -10,10 +10,12 @@ from dataclasses import replace
 from parley.cli._checks.api import check_api
 from parley.cli._checks.budgets import check_budgets, check_owners
 from parley.cli._checks.database import check_database
+from parley.cli._checks.direct_agent import check_direct_agent
 from parley.cli._checks.far_end import check_far_end
 from parley.cli._checks.finding import Finding, fault
 from parley.cli._checks.gateway import check_gateway
 from parley.cli._checks.machine import check_disk, check_home, check_log, check_programs
+from parley.cli._checks.matrix import check_matrix
 from parley.cli._checks.mcp import check_mcp
 from parley.cli._checks.models import check_local_model, check_providers
 from parley.cli._checks.sandbox import check_sandbox
@@ -53,8 +55,12 @@ async def examine(profile: Profile, *, offline: bool) -> AsyncIterator[list[Find
         ),
         _supervised("provider", on_ground(lambda ground: check_providers(ground, offline=offline))),
         _supervised("mcp", on_ground(lambda ground: check_mcp(ground, offline=offline))),
+        _supervised("matrix", on_ground(lambda ground: check_matrix(ground, offline=offline))),
         _supervised(
             "remote agent", on_ground(lambda ground: check_far_end(ground, offline=offline))
+        ),
+        _supervised(
+            "direct agent", on_ground(lambda ground: check_direct_agent(ground, offline=offline))
         ),
     ]
     tasks = [asyncio.create_task(one) for one in rounds]

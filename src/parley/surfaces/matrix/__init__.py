@@ -1,0 +1,1 @@
+"""Matrix: people talk to the agent in rooms of a homeserver, encrypted ones too."""
