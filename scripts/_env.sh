@@ -40,19 +40,21 @@ pip_install() {
     return "${PIPESTATUS[0]}"
 }
 
-wanted_state() { cat "$root/pyproject.toml" "$root/constraints.txt" | cksum; }
+wanted_state() { printf '%s %s %s' "$(cat "$root/pyproject.toml" "$root/constraints.txt" | cksum)" "$root" "$1"; }
+
+# is_installed KIND EXTRAS: nothing of it is missing or out of date.
+is_installed() { [ "$(cat "$venv/installed-$1" 2>/dev/null)" = "$(wanted_state "$2")" ]; }
 
 # ensure_env KIND EXTRAS: .venv has Parley with these extras, as this checkout wants them.
 ensure_env() {
-    local stamp="$venv/installed-$1" want python
-    want="$(wanted_state) $root"
-    [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$want" ] && return 0
+    local python
+    is_installed "$@" && return 0
 
     # Two at once would install over each other.
     if command -v flock >/dev/null; then
         exec 9>"$root/.venv.lock"
         flock 9
-        [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$want" ] && { exec 9>&-; return 0; }
+        is_installed "$@" && { exec 9>&-; return 0; }
     fi
     if ! "$venv/bin/python" -c 'import sys' 2>/dev/null; then
         python="$(find_python)" || return 1
@@ -70,6 +72,6 @@ ensure_env() {
         say "Installing failed; check the network and run this again. The whole log: $venv/install.log"
         return 1
     fi
-    printf '%s' "$want" >"$stamp"
+    wanted_state "$2" >"$venv/installed-$1"
     if command -v flock >/dev/null; then exec 9>&-; fi
 }

@@ -11,6 +11,7 @@ from pathlib import Path
 
 __all__ = [
     "HANDS_PAGES",
+    "MATRIX_PAGE",
     "PROGRAM_PAGES",
     "REPOSITORY",
     "Fence",
@@ -28,8 +29,13 @@ __all__ = [
 REPOSITORY = Path(__file__).parents[2]
 HANDS_PAGES = [REPOSITORY / "docs" / name for name in ("tools.md", "safety.md")]
 """Pages whose examples want a sandbox as well."""
-PROGRAM_PAGES = [*(REPOSITORY / "docs" / name for name in ("api.md", "proxy.md")), *HANDS_PAGES]
+PROGRAM_PAGES = [
+    *(REPOSITORY / "docs" / name for name in ("api.md", "proxy.md", "direct.md")),
+    *HANDS_PAGES,
+]
 """Pages whose examples want a model that does exactly as the page says."""
+MATRIX_PAGE = REPOSITORY / "docs" / "matrix.md"
+"""The page whose examples want a homeserver."""
 _FENCE = re.compile(r"^(?P<ticks>```+)(?P<language>\w*)\n(?P<body>.*?)^(?P=ticks)$", re.M | re.S)
 _ANYTHING = "…"
 # `$ ` at the beginning of a line, or `far$ ` where a page speaks of two machines; or a pressed key.

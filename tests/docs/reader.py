@@ -13,8 +13,9 @@ from types import TracebackType
 from typing import Self
 
 from tests.docs.pages import Step, matches
+from tests.servers.scripted_model import ScriptedModel
 
-__all__ = ["Reader", "free_port"]
+__all__ = ["Reader", "free_port", "home_of"]
 
 _PORT = "8642"
 _SERVES = "parley gateway run"
@@ -137,3 +138,14 @@ def free_port() -> int:
         taken.bind(("127.0.0.1", 0))
         port: int = taken.getsockname()[1]
         return port
+
+
+def home_of(folder: Path, machine: str, model: ScriptedModel) -> Path:
+    """Where an agent lives that this model answers for."""
+    home = folder / (machine or "home")
+    (home / ".parley").mkdir(parents=True)
+    (home / ".parley" / "config.yaml").write_text(
+        "model:\n  provider: scripted\n"
+        f"providers:\n  scripted:\n    base_url: {model.base_url}\n    model: scripted\n"
+    )
+    return home

@@ -13,7 +13,7 @@ import pytest
 from parley.agent.sandbox import find_sandbox
 from tests.docs.answers import answer_examples
 from tests.docs.pages import HANDS_PAGES, PROGRAM_PAGES, Step, name_of, steps
-from tests.docs.reader import Reader, free_port
+from tests.docs.reader import Reader, free_port, home_of
 from tests.servers.scripted_model import ScriptedModel
 from tests.servers.scripted_reply import Reply
 
@@ -44,7 +44,7 @@ def test_the_examples_for_programs_do_what_they_say(
         readers = {
             machine: held.enter_context(
                 Reader(
-                    _home(tmp_path, machine, far_model),
+                    home_of(tmp_path, machine, far_model),
                     tmp_path / "models",
                     folder=tmp_path,
                     port=port if machine == "far" else None,
@@ -72,14 +72,3 @@ def test_a_program_with_its_output_is_a_step_and_one_without_is_none() -> None:
         Step("python - <<'END'\nprint(1)\nEND", ("1",))
     ]
     assert steps(f"{program}\nIn words.\n\n```text\n1\n```\n") == []
-
-
-def _home(folder: Path, machine: str, model: ScriptedModel) -> Path:
-    """Where an agent lives that this model answers for."""
-    home = folder / (machine or "home")
-    (home / ".parley").mkdir(parents=True)
-    (home / ".parley" / "config.yaml").write_text(
-        "model:\n  provider: scripted\n"
-        f"providers:\n  scripted:\n    base_url: {model.base_url}\n    model: scripted\n"
-    )
-    return home
