@@ -148,6 +148,13 @@ def test_what_is_wrong_with_a_device_is_told_and_mended(inside: Parley, synapse:
     [check] = checks_of(inside, "--offline")
     assert (check["level"], check["mend"]) == ("fault", "parley matrix login")
     log_in(inside, synapse, who)
+    [_, check] = checks_of(inside, "--offline")
+    assert (check["level"], check["what"].partition(":")[0]) == (
+        "note",
+        "nobody may speak to it yet",
+    )
+    owned = inside.run("config", "set", "access.owners", "matrix:@me:localhost")
+    assert owned.returncode == 0
     file = matrix_home(inside.profile) / "account.json"
     file.chmod(0o644)
     [_, check] = checks_of(inside)
@@ -240,7 +247,7 @@ def test_a_token_keeps_its_own_device_and_says_so(inside: Parley, synapse: Synap
     assert account_of(inside).device_id == who.device_id != former
     assert f"belongs to the device {who.device_id}" in done.stdout
     assert who.token not in done.stdout
-    assert "cross-signed: clients trust it" in done.stdout
+    assert "cross-signed: it is trusted" in done.stdout
     again = inside.run(*where, stdin=f"{who.token}\n")
     assert "belongs to the device" not in again.stdout
 
@@ -262,7 +269,7 @@ def test_a_device_that_ended_leaves_its_keys_aside_and_a_new_one_is_trusted(
     assert any(aside.glob(f"keys/*{former}.db"))
     said = log_in(inside, synapse, who)
     assert account_of(inside).device_id != former
-    assert "cross-signed: clients trust it" in said
+    assert "cross-signed: it is trusted" in said
     assert inside.run("matrix", "recovery-key").stdout == key
 
 
@@ -272,7 +279,7 @@ def test_an_account_with_keys_of_its_own_is_signed_by_its_recovery_key(
     who, elsewhere = synapse.register(), Inside(tmp_path / "elsewhere")
     log_in(elsewhere, synapse, who)
     key = elsewhere.run("matrix", "recovery-key").stdout
-    said = log_in(inside, synapse, who)
+    said = log_in(inside, synapse, who, "--owner", "@me:localhost")
     assert "The device is not cross-signed" in said
     [check] = checks_of(inside)
     assert (check["level"], check["mend"]) == ("note", "parley matrix verify")
@@ -287,7 +294,7 @@ def test_an_account_with_keys_of_its_own_is_signed_by_its_recovery_key(
     where = ("--homeserver", synapse.url, "--user", who.user_id, "--password-stdin")
     stdin = f"{who.password}\n{key}"
     done = third.run("matrix", "login", *where, "--recovery-key-stdin", stdin=stdin)
-    assert "cross-signed: clients trust it" in done.stdout
+    assert "cross-signed: it is trusted" in done.stdout
     assert key.strip() not in done.stdout
 
     asked = refused(third, "verify", "--reset-cross-signing")
@@ -306,7 +313,7 @@ def test_a_profile_that_is_served_keeps_its_keys_to_who_serves_it(
     with HomeLock(inside.profile, "gateway"):
         said = log_in(inside, synapse, who)
         assert "at its next start" in said
-        assert "cross-signed: clients trust it" in said
+        assert "cross-signed: it is trusted" in said
         assert "by itself" in log_in(inside, synapse, who)
         for verb in (("verify",), ("logout", "--yes")):
             assert "Stop what serves this profile first" in refused(inside, *verb)
@@ -327,7 +334,7 @@ def test_a_person_at_a_terminal_is_asked_for_what_is_missing(
     screen.expect("How shall it log in")
     screen.expect("Number")
     screen.sendline("1")
-    screen.expect("User")
+    screen.expect("own account")
     screen.sendline(who.user_id)
     screen.expect("Password")
     screen.sendline("a wrong one")

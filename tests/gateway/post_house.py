@@ -24,6 +24,9 @@ class Surface:
 
     supports_async_delivery = True
     shows_questions = False
+    sends_files = False
+    verb = "/"
+    rooms = None
 
     def __init__(
         self,

@@ -92,6 +92,7 @@ class Family:
         return {
             "model": {"provider": "scripted"},
             "providers": {"scripted": {"base_url": model_url, "model": "unset"}},
+            "plan": {"tokens": None},
             "agent": {"tools": ["read_file", TOOL_NAME]},
             "surfaces": {"webhook": {"enabled": has_webhook(index), "callback_url": callback}},
         }

@@ -200,6 +200,8 @@ def _configuration(directory: Path, port: int, secret: str) -> dict[str, Any]:
         "url_preview_enabled": False,
         "bcrypt_rounds": 4,
         "max_upload_size": "100M",
+        # Or whoever syncs anew within two minutes is told what was so before.
+        "caches": {"sync_response_cache_duration": "0s"},
         "rc_message": _NO_LIMIT,
         "rc_registration": _NO_LIMIT,
         "rc_admin_redaction": _NO_LIMIT,

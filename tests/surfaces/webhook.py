@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
@@ -97,6 +98,26 @@ class Door:
             raise self.answer
         self.admitted.append(message)
         return self.answer
+
+    async def admit_all(
+        self, messages: Sequence[InboundMessage], marks: Mapping[str, str | None]
+    ) -> list[Receipt]:
+        raise NotImplementedError
+
+    async def take_back(self, source: SessionSource, event_id: str) -> bool:
+        raise NotImplementedError
+
+    async def welcome(self, source: SessionSource, event_id: str) -> None:
+        raise NotImplementedError
+
+    async def mark(self, name: str) -> str | None:
+        raise NotImplementedError
+
+    async def marks(self, prefix: str) -> dict[str, str]:
+        raise NotImplementedError
+
+    async def put_marks(self, marks: Mapping[str, str | None]) -> None:
+        raise NotImplementedError
 
     async def back(self, source: SessionSource) -> None:
         raise AssertionError("nothing was parked")

@@ -59,7 +59,7 @@ def _many(status: _Record, greeting: bool) -> Iterator[str]:
         if not greeting and any(profile[part] for part in ("running", "queued", "undelivered")):
             yield f"  {'':<{width}}  {_under_way(profile)}"
         for surface in profile["surfaces"]:
-            if surface["fault"]:
+            if surface["fault"] or surface.get("note"):
                 yield f"  {'':<{width}}  {surface['platform']} {_place(surface)}"
         yield from _troubles(profile, f"  {'':<{width}}  ")
     for surface in _told(status):
@@ -91,7 +91,8 @@ def _place(surface: _Record) -> str:
     fault = f"  NOT SERVED: {surface['fault']}" if surface["fault"] else ""
     # Programs are told the address that their client library wants.
     below = "/v1" if surface["platform"] == "api" else ""
-    return f"{surface['where']}{below}{fault}"
+    note = f"  NOTE: {surface['note']}" if surface.get("note") else ""
+    return f"{surface['where']}{below}{fault}{note}"
 
 
 def _troubles(profile: _Record, indent: str) -> Iterator[str]:

@@ -49,6 +49,10 @@ class MatrixSettings(Section):
     spaces: bool = Field(
         default=True, description="the chats of each person are in a space of their own"
     )
+    thumbs: bool = Field(
+        default=True,
+        description="👍 or 👎 below a question answers it; Matrix never encrypts these",
+    )
     encrypt: bool = Field(default=True, description="the rooms it makes are encrypted")
     edit_seconds: Annotated[float, Field(ge=0.1, le=60), Number] = Field(
         default=1.0, description="shortest time between two edits of a reply that is being made"

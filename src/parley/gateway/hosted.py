@@ -35,6 +35,10 @@ class HostedSurface(SurfacePort, Protocol):
         """What is wrong with it just now, though it was started."""
 
     @property
+    def note(self) -> str | None:
+        """What somebody should see to, though it serves."""
+
+    @property
     def where(self) -> str:
         """In a few words, where people find it."""
 
@@ -56,7 +60,8 @@ class Hosted:
     def status(self) -> SurfaceStatus:
         surface = self.surface
         fault = self.fault or (surface.fault if self.open else None)
-        return SurfaceStatus(surface.platform, surface.where, fault, surface.account)
+        note = surface.note if self.open else None
+        return SurfaceStatus(surface.platform, surface.where, fault, surface.account, note)
 
 
 def refuse_shared_credentials(hosted: Iterable[Hosted]) -> None:

@@ -22,12 +22,16 @@ class Introduction:
 
 @dataclass(frozen=True, slots=True)
 class SurfaceStatus:
-    """One surface: `where` it serves, or the `fault` that keeps it from serving."""
+    """One surface: `where` it serves, or the `fault` that keeps it from serving.
+
+    A `note` is what somebody should see to, though it serves.
+    """
 
     platform: str
     where: str
     fault: str | None = None
     account: str | None = None
+    note: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

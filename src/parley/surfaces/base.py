@@ -45,6 +45,9 @@ class Surface(ABC):
     fault: str | None = None
     """What is wrong with it just now, though it was started: such as a server that is away."""
 
+    note: str | None = None
+    """What somebody should see to, though it serves."""
+
     account: str | None = None
     """Which of its platform's accounts it serves; None where its profile has but one."""
 

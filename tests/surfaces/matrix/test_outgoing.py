@@ -150,8 +150,10 @@ async def test_what_a_killed_process_has_shown_becomes_the_reply(
             killed.show(source, 5, TurnStarted(), TextDelta("Half of it. "))
             shown = await person.wait_for_text(account.user_id, "Half of it.")
         async with Speaker.on(synapse, account, tmp_path / "keys") as again:
+            await again.join(room)
             assert await again.deliver(a_delivery(source, "All of *it*.", turn=5)) == shown.event_id
         async with Speaker.on(synapse, account, tmp_path / "keys") as third:
+            await third.join(room)
             assert await third.deliver(a_delivery(source, "All of *it*.", turn=5)) == shown.event_id
             await third.deliver(a_delivery(source, "The next.", turn=6))
         await person.wait_for_text(account.user_id, "The next.")
@@ -175,6 +177,7 @@ async def test_a_reply_to_what_was_redacted_is_seen_all_the_same(
             shown = await person.wait_for_text(account.user_id, "Half of it.")
         await person.redact(room, shown.event_id)
         async with Speaker.on(synapse, account, tmp_path / "keys") as again:
+            await again.join(room)
             await again.deliver(a_delivery(source, "All of it.", turn=5))
             await person.wait_for_text(account.user_id, "All of it.")
         assert len(person.from_sender(account.user_id)) == 1

@@ -95,7 +95,7 @@ async def test_a_reply_waits_for_what_is_being_sent_of_its_preview(
             assert not taking.done()
         found = await taking
         shown = await person.wait_for_text(bot, "Under way. …")
-        assert found == Preview(shown.event_id, known=True)
+        assert found == Preview(shown.event_id, known=True, room_id=room)
         assert not speaker.previews._running
 
 

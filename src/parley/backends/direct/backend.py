@@ -8,14 +8,13 @@ import logging
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
+from dataclasses import dataclass
 
 from parley.agent.providers.http import encode
 from parley.backends.base import Mailbox, Turn
 from parley.backends.direct.dial import AgentSessionConfig, Dialer
 from parley.backends.direct.events import AgentEvent, BadFrame, Callback, End, FileSent, Question
 from parley.backends.direct.faults import (
-    AGENT_CLOSED,
-    GRACEFUL_DISCONNECT,
     KEY_VARIABLE,
     OWN_CODES,
     FarAgent,
@@ -29,6 +28,7 @@ from parley.backends.direct.frames import (
     CLOSE_LEAVING,
     IDS,
 )
+from parley.backends.direct.hope import Hope, is_away, is_gone
 from parley.backends.direct.line import Line
 from parley.backends.direct.message import (
     Message,
@@ -80,8 +80,11 @@ class DirectBackend:
         self._threads = Threads(
             self._dial, self._deliver, prefix=f"direct:{address}:", patience=patience
         )
+        self._return_seconds = patience.return_seconds
         self._mailbox: Mailbox | None = None
         self._fault: str | None = None
+        self._was_there = False
+        self._knows_ids = False
 
     @property
     def models(self) -> None:
@@ -134,12 +137,13 @@ class DirectBackend:
         try:
             far = FarAgent(self._dialer.shown, self._secret(KEY_VARIABLE))
             wanted = await self._wanted(turn)
-            asked = await self._ask(turn, wanted, message)
+            asking = _Asking(turn, wanted, message, Hope(self._return_seconds))
+            asked = await self._ask_patiently(asking)
         except PlatformError as error:
             await turn.check()
             yield self._failed(Reply(FarAgent(self._dialer.shown)), error)
             return
-        async with aclosing(self._follow(turn, wanted, asked, far)) as events:
+        async with aclosing(self._follow(asking, asked, far)) as events:
             async for event in events:
                 if isinstance(event, Final | Failed):
                     await turn.check()
@@ -151,6 +155,34 @@ class DirectBackend:
         thread = await thread_key_of(turn)
         return Wanted(thread, turn.session_key, turn.session_id, later=later, hops=hops)
 
+    async def _ask_patiently(self, asking: _Asking) -> tuple[Line, AgentEvent]:
+        """Send the message; an agent that was there a moment ago is waited for."""
+        while True:
+            try:
+                asked = await self._ask(asking.turn, asking.wanted, asking.message)
+            except PlatformError as error:
+                expected = self._was_there or asking.turn.attempt > 1
+                again = is_away(error) or (self._knows_ids and is_gone(error))
+                if not (expected and again and await asking.hope.after(error)):
+                    self._was_there = False
+                    raise
+            else:
+                asking.hope.fulfilled()
+                return asked
+
+    async def _ask_again(
+        self, asking: _Asking, line: Line, error: PlatformError
+    ) -> tuple[Line, AgentEvent] | None:
+        """After its answer was torn; only where the same id is the same message."""
+        if IDS not in line.known or not is_gone(error):
+            return None
+        self._threads.drop(line, CLOSE_LEAVING)
+        _log.info("agent_awaited", extra={"code": error.code})
+        try:
+            return await self._ask_patiently(asking) if await asking.hope.after(error) else None
+        except PlatformError:
+            return None  # what is told is how it began
+
     async def _ask(self, turn: Turn, wanted: Wanted, message: Message) -> tuple[Line, AgentEvent]:
         """Send the message; the line, and what comes first of the answer."""
         lease = await self._threads.take(wanted)
@@ -159,8 +191,7 @@ class DirectBackend:
         except PlatformError as error:
             self._leave(turn, lease.line)
             # What was open before may have been closed just now. The same id is the same message.
-            gone = error.code in {AGENT_CLOSED, GRACEFUL_DISCONNECT}
-            if not (lease.is_reused and gone and IDS in lease.line.known):
+            if not (lease.is_reused and is_gone(error) and IDS in lease.line.known):
                 raise
         except BaseException:
             self._leave(turn, lease.line)
@@ -189,28 +220,39 @@ class DirectBackend:
         return await line.next()
 
     async def _follow(
-        self, turn: Turn, wanted: Wanted, asked: tuple[Line, AgentEvent], far: FarAgent
+        self, asking: _Asking, asked: tuple[Line, AgentEvent], far: FarAgent
     ) -> AsyncGenerator[TurnEvent, None]:
         """Read the answer to its end, whichever that is."""
+        turn, wanted = asking.turn, asking.wanted
         line, event = asked
         reply = Reply(far)
         questions = _Questions(turn, line)
+        ending: Final | Failed | None = None
         is_given_back = False
         try:
-            while not isinstance(event, End):
-                for happening in await self._events(event, reply, questions, far):
-                    yield happening
-                event = await line.next(is_excused=questions.are_open)
-            ending = reply.finish(
-                tokens=event.tokens_used,
-                pending=event.pending,
-                is_request=turn.request is not None,
-            )
-            await self._threads.give_back(wanted, line, pending=event.pending)
-            is_given_back = True
-            self._fault = None
-        except PlatformError as error:
-            ending = self._failed(reply, error)
+            while ending is None:
+                try:
+                    while not isinstance(event, End):
+                        for happening in await self._events(event, reply, questions, far):
+                            yield happening
+                        event = await line.next(is_excused=questions.are_open)
+                    ending = reply.finish(
+                        tokens=event.tokens_used,
+                        pending=event.pending,
+                        is_request=turn.request is not None,
+                    )
+                    await self._threads.give_back(wanted, line, pending=event.pending)
+                    is_given_back = True
+                    self._fault = None
+                except PlatformError as error:
+                    again = await self._ask_again(asking, line, error)
+                    if again is None:
+                        ending = self._failed(reply, error)
+                    else:
+                        line, event = again
+                        questions.goes_on(line)
+                        for happening in reply.begin_again():
+                            yield happening
         finally:
             if not is_given_back:
                 self._leave(turn, line)
@@ -260,6 +302,7 @@ class DirectBackend:
         except BaseException:
             await line.close()
             raise
+        self._was_there, self._knows_ids = True, IDS in line.known
         return line
 
     async def _deliver(self, wanted: Wanted, callback: Callback) -> None:
@@ -283,6 +326,16 @@ class DirectBackend:
             _log.info("callback_without_conversation", extra={"lane": wanted.lane})
 
 
+@dataclass(frozen=True, slots=True)
+class _Asking:
+    """What one turn asks, and how long it waits for who is not there."""
+
+    turn: Turn
+    wanted: Wanted
+    message: Message
+    hope: Hope
+
+
 class _Questions:
     """The agent's questions of one turn, put to the person here."""
 
@@ -294,7 +347,13 @@ class _Questions:
     def are_open(self) -> bool:
         return bool(self._open)
 
+    def goes_on(self, line: Line) -> None:
+        """The agent is to be answered by another line from now on."""
+        self._line = line
+
     async def take(self, asked: Question) -> TurnEvent | None:
+        if asked.id in self._open:  # it tells its answer once more
+            return None
         self._open.add(asked.id)
         call = ToolCall(asked.id, asked.tool)
         return await self._approvals.take(ApprovalWanted(asked.id, asked.question, call))

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
 
 __all__ = [
+    "MOST_TEXT",
     "AgentEvent",
     "BadFrame",
     "Callback",
@@ -24,6 +25,8 @@ __all__ = [
     "read_event",
 ]
 
+MOST_TEXT: Final = 4_000_000
+"""So many characters an answer has at most."""
 _MOST_TOKENS: Final = 1 << 40
 _LONGEST_NAME: Final = 200
 _LONGEST_QUESTION: Final = 8000
@@ -195,9 +198,12 @@ def _callback(frame: Mapping[str, Any]) -> Callback:
         raise _wrong(frame, "attachments")
     if not all(isinstance(item, dict) for item in files):
         raise _wrong(frame, "attachments")
+    text = _text(frame, "text")
+    if len(text) > MOST_TEXT:
+        raise _wrong(frame, "text")
     return Callback(
         _name(frame, "id"),
-        _text(frame, "text"),
+        text,
         tuple(_file({**item, "type": "CALLBACK"}) for item in files),
         _count(frame, "pending"),
     )

@@ -17,7 +17,9 @@ from parley.protocol import ParleyError
 __all__ = [
     "AGENT_CLOSED",
     "AGENT_ERROR",
+    "AGENT_REFUSED",
     "AGENT_TIMEOUT",
+    "AGENT_UNREACHABLE",
     "GRACEFUL_DISCONNECT",
     "KEY_VARIABLE",
     "OWN_CODES",

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from parley.backends.direct.events import MOST_TEXT
 from parley.backends.direct.faults import FarAgent
 
 __all__ = ["Letters"]
 
-_MOST_TEXT: Final = 4_000_000
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 
 
@@ -19,7 +19,7 @@ class Letters:
     def __init__(self, far: FarAgent) -> None:
         self._far = far
         self._half = ""
-        self._left = _MOST_TEXT
+        self._left = MOST_TEXT
 
     def feed(self, piece: str) -> str:
         """What can be shown by now; raises `PlatformError` when it is more than an answer."""

@@ -35,6 +35,8 @@ _log = logging.getLogger("parley.direct")
 _GOODBYE_SECONDS: Final = 0.5
 _LARGE: Final = 256 * 1024
 _MOST_UNREAD: Final = 64 * 1024 * 1024
+_MOST_CALLBACKS: Final = 4
+"""So many wait to be kept; the agent waits with the others."""
 
 TakeCallback: TypeAlias = Callable[[Callback], Awaitable[None]]
 
@@ -67,7 +69,7 @@ class Line:
         self._on_gone = on_gone
         self._events: asyncio.Queue[tuple[AgentEvent | PlatformError, int]] = asyncio.Queue()
         self._unread = 0
-        self._callbacks: asyncio.Queue[Callback] = asyncio.Queue()
+        self._callbacks: asyncio.Queue[Callback] = asyncio.Queue(_MOST_CALLBACKS)
         self._take_callback: TakeCallback | None = None
         self._worker: asyncio.Task[None] | None = None
         self._is_over = False
@@ -169,7 +171,7 @@ class Line:
                 if isinstance(event, Callback):
                     if self._worker is None:
                         raise self._far.broken("sent CALLBACK to a peer that does not know it")
-                    self._callbacks.put_nowait(event)
+                    await self._callbacks.put(event)
                 elif self._is_answering:
                     # What comes after the end must not get into the next answer.
                     self._is_answering = not isinstance(event, End | ErrorSaid)
@@ -235,7 +237,8 @@ class Line:
                 await self._take_callback(callback)
                 await self.send({"type": "CALLBACK_RECEIVED", "id": callback.id})
             except PlatformError:
-                return  # the line is gone; on the next one it is said again
+                self._give_up()  # the line is gone; on the next one it is said again
+                return
             except Exception:  # noqa: BLE001 - supervisor: on a new line it is said again
                 _log.exception("callback_not_taken", extra={"agent": self._far.shown})
                 self._give_up()

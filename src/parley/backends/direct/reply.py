@@ -44,6 +44,7 @@ class Reply:
         self._letters = Letters(far)
         self._pieces: list[str] = []
         self._files: list[Attachment] = []
+        self._steps: set[str] = set()
 
     def take(self, event: AgentEvent) -> list[TurnEvent]:
         """What it means for the turn; raises `PlatformError` for what no answer holds."""
@@ -61,6 +62,13 @@ class Reply:
                 return [ToolFinished(ToolCall(event.id, event.name), ok=event.ok)]
             case _:
                 raise self._far.broken("sent a frame that belongs to no answer")
+
+    def begin_again(self) -> list[TurnEvent]:
+        """It is told once more from its start."""
+        shown = bool(self._pieces)
+        self._withdraw()
+        self._files.clear()
+        return [TextReset()] if shown else []
 
     def add(self, file: Attachment) -> None:
         if len(self._files) == _MOST_FILES:
@@ -97,7 +105,10 @@ class Reply:
         """What was said before a tool is a message of its own."""
         text = "".join(self._pieces)
         self._withdraw()
-        return [StepTaken((ChatMessage("assistant", text),))] if text.strip() else []
+        if not text.strip() or text in self._steps:
+            return []
+        self._steps.add(text)
+        return [StepTaken((ChatMessage("assistant", text),))]
 
     def _withdraw(self) -> None:
         self._pieces.clear()

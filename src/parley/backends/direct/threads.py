@@ -31,13 +31,17 @@ _LIVED_SECONDS: Final = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How long what is held: idle lines, and the pauses between attempts to come back."""
+    """How long what is held: idle lines, and the pauses between attempts to come back.
+
+    An agent that goes in the midst of an answer is waited for, for `return_seconds`.
+    """
 
     idle_seconds: float = 60.0
     most_idle: int = 100
     first_pause: float = 1.0
     longest_pause: float = 300.0
     heartbeat_seconds: float = 20.0
+    return_seconds: float = 20.0
 
 
 @dataclass(frozen=True, slots=True)

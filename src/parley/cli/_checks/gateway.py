@@ -69,6 +69,9 @@ def _of_running(
             told = f"{surface.get('platform')} is not served: {surface.get('fault')}"
             mend = "parley matrix status" if surface.get("platform") == "matrix" else again
             found.append(fault("gateway", told, mend))
+        elif surface.get("note"):
+            mend = "parley matrix status" if surface.get("platform") == "matrix" else ""
+            found.append(note("gateway", f"{surface.get('platform')}: {surface['note']}", mend))
     if status.get("state") != "serving":
         found.append(note("gateway", f"it is {status.get('state')}."))
     if status.get("version") != __version__:

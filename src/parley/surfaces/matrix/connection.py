@@ -156,10 +156,12 @@ class Connection:
         self, room_id: str, kind: str, content: Mapping[str, Any]
     ) -> tuple[str, dict[str, Any]]:
         """The event as it goes over the wire. Reactions are never encrypted."""
+        room = self.nio.rooms.get(room_id)
+        if room is None:
+            raise MatrixFault("It is not known yet whether this room is encrypted.")
         if kind == "m.reaction" or not self.is_encrypted(room_id):
             return kind, dict(content)
-        room = self.nio.rooms.get(room_id)
-        if room is None or not room.encrypted:
+        if not room.encrypted:
             raise MatrixFault(
                 "This room is encrypted, and its keys are not known here yet; nothing was sent."
             )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -63,7 +63,10 @@ class Replaced:
 
 
 class Hearing:
-    """Decides what is for us; files that come with it are kept in `attachments`."""
+    """Decides what is for us; files that come with it are kept in `attachments`.
+
+    `deleted` is told of messages of ours that someone has taken away.
+    """
 
     def __init__(
         self,
@@ -74,6 +77,7 @@ class Hearing:
         allowed: Allowed,
         settings: MatrixSettings,
         attachments: Path,
+        deleted: Callable[[str], None] = lambda _event_id: None,
     ) -> None:
         self._connection = connection
         self._rooms = rooms
@@ -81,6 +85,7 @@ class Hearing:
         self._allowed = allowed
         self._settings = settings
         self._attachments = attachments
+        self._deleted = deleted
         self._guard = LoopGuard()
 
     async def hear(
@@ -181,6 +186,8 @@ class Hearing:
 
     async def _answered(self, room_id: str, reacted: Reacted) -> Heard | None:
         """A thumb below a question of ours is an answer to it."""
+        if not self._settings.thumbs:
+            return None
         key = reacted.key.casefold()
         word = next((w for w, keys in (("yes", _YES), ("no", _NO)) if key.startswith(keys)), None)
         if word is None:
@@ -195,7 +202,10 @@ class Hearing:
 
     async def _taken_back(self, room_id: str, redacted: Redacted) -> TakenBack | None:
         quote = await self._quotes.find(room_id, redacted.target)
-        if quote is None or quote.sender == self._connection.user_id:
+        if quote is None:
+            return None
+        if quote.sender == self._connection.user_id:
+            self._deleted(redacted.target)
             return None
         source = self._rooms.source(room_id, quote.sender, thread_id=quote.thread_id)
         return TakenBack(source, redacted.target)

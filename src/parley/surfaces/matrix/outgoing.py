@@ -56,8 +56,15 @@ class Outgoing:
     """Sends deliveries. It asks `previews` for the message that a turn has already."""
 
     def __init__(
-        self, connection: Connection, previews: Previews, *, marks: Marks | None = None
+        self,
+        connection: Connection,
+        previews: Previews,
+        *,
+        marks: Marks | None = None,
+        thumbs: bool = True,
     ) -> None:
+        self.thumbs = thumbs
+        """Whether a question has answers below it to tap on."""
         self._connection = connection
         self._previews = previews
         self._marks = marks
@@ -142,7 +149,7 @@ class _Sending:
         else:
             await self._take_back()
         ids += await self._files(self._spot.after_the_first() if parts else self._spot)
-        if self._question is not None and ids:
+        if self._question is not None and ids and self._outgoing.thumbs:
             await self._offer_answers(ids[0])
         return ids[0] if ids else ""
 
@@ -173,6 +180,13 @@ class _Sending:
         head = await self._outgoing.head_of(self._delivery, name)
         if head.event_id is None and head.known:
             return await self._say(text, "0", self._spot)
+        if head.event_id is not None and head.room_id not in {None, self._room_id}:
+            # The room was replaced meanwhile: what is in the old one cannot be edited from here.
+            with contextlib.suppress(MatrixFault):
+                await redact(self._connection, str(head.room_id), head.event_id, name)
+            return await self._say(text, "0", self._spot)
+        if head.gone:
+            return await self._say(text, "0.again", self._spot)
         content = await self._content(text, self._spot)
         if head.event_id is None:
             return await self._found_or_sent(name, content)
@@ -241,7 +255,15 @@ class _Sending:
         return event_id
 
     async def _send(self, content: dict[str, Any], of_part: str) -> str:
-        return await self._outgoing.once(self._name(of_part), self._room_id, MESSAGE, content)
+        name, room_id = self._name(of_part), self._room_id
+        try:
+            return await self._outgoing.once(name, room_id, MESSAGE, content)
+        except MatrixFault as fault:
+            if fault.status != 400 or "m.relates_to" not in content:
+                raise
+        # What it belongs to is in a room that this one replaced: better said by itself than not.
+        alone = {key: value for key, value in content.items() if key != "m.relates_to"}
+        return await self._outgoing.once(f"{name}.alone", room_id, MESSAGE, alone)
 
     async def _offer_answers(self, event_id: str) -> None:
         """To tap on; where they cannot be sent, people still can type."""
@@ -255,10 +277,10 @@ class _Sending:
         attachments = self._delivery.attachments
         names = [self._name(f"file.{number}") for number in range(len(attachments))]
         ids = []
-        for name, attachment in zip(names, attachments, strict=True):
+        for number, (name, attachment) in enumerate(zip(names, attachments, strict=True)):
             if (known := self._outgoing.sent(name)) is None:
                 content = marked(await self._file_content(name, attachment), spot)
-                known = await self._outgoing.once(name, self._room_id, MESSAGE, content)
+                known = await self._send(content, f"file.{number}")
             ids.append(known)
         if names and self._outgoing.marks is not None:
             await self._outgoing.marks.put_marks({_mark(name): None for name in names})

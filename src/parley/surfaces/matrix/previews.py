@@ -12,7 +12,7 @@ import logging
 import secrets
 import time
 from collections import OrderedDict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from parley.gateway.live import LiveEvent, TurnEnded, TurnStarted
@@ -34,6 +34,7 @@ __all__ = ["Preview", "Previews", "redact"]
 
 _log = logging.getLogger("parley.matrix")
 
+_AT_ONCE: Final = 0.15
 _SOON: Final = 0.3
 _BYTES_PER_INTERVAL: Final = 2_000
 _AFTER_A_FAULT: Final = 5.0
@@ -46,11 +47,14 @@ _TRIES_TO_STOP: Final = 6
 class Preview:
     """What is known of a turn's message when its reply is to be sent.
 
-    `event_id` is the message; without one, `known` says that there is surely none.
+    `event_id` is the message; without one, `known` says that there is surely none. `gone`: someone
+    has deleted it, and edits of it are seen by nobody.
     """
 
     event_id: str | None
     known: bool
+    room_id: str | None = None
+    gone: bool = False
 
 
 @dataclass(slots=True, eq=False)
@@ -73,11 +77,13 @@ class _Running:
     over: asyncio.Event = field(default_factory=asyncio.Event)
     stopped: bool = False
     taken: bool = False
+    gone: bool = False
     task: asyncio.Task[None] | None = None
 
     @property
     def preview(self) -> Preview:
-        return Preview(self.event_id, known=self.fresh and not self.unsure)
+        known = self.fresh and not self.unsure
+        return Preview(self.event_id, known, self.spot.room_id, self.gone)
 
     def end(self) -> None:
         self.over.set()
@@ -131,6 +137,14 @@ class Previews:
             await asyncio.wait({running.task})
         return running.preview
 
+    def deleted(self, event_id: str) -> None:
+        """Someone has deleted a message of ours: if a turn was seen in it, it is not any more."""
+        for running in self._running.values():
+            running.gone = running.gone or running.event_id == event_id
+        for name, ended in self._ended.items():
+            if ended is not None and ended.event_id == event_id:
+                self._ended[name] = replace(ended, gone=True)
+
     async def close(self) -> None:
         tasks = [each.task for each in self._running.values() if each.task is not None]
         for task in tasks:
@@ -146,7 +160,9 @@ class Previews:
     def _begin(self, name: str, event: LiveEvent, spot: Spot) -> _Running:
         before = self._ended.pop(name, None)
         fresh = isinstance(event.event, TurnStarted) and not event.event.resumed
-        running = _Running(spot, name, fresh, event_id=before.event_id if before else None)
+        running = _Running(spot, name, fresh)
+        if before is not None and before.room_id == spot.room_id:
+            running.event_id, running.gone = before.event_id, before.gone
         self._running[name] = running
         running.task = asyncio.create_task(self._follow(running), name=f"preview-{event.turn}")
         return running
@@ -181,6 +197,9 @@ class Previews:
     async def _show_until_over(self, running: _Running) -> None:
         await running.stirred.wait()
         until = asyncio.get_running_loop().time() + _SOON
+        # A reply that is whole by then needs no preview: it would only have to wait for it.
+        if await _over_within(running, _AT_ONCE):
+            return
         while not (running.over.is_set() or running.progress.has_a_sentence):
             running.stirred.clear()
             try:
@@ -218,6 +237,9 @@ class Previews:
     async def _send_newest(self, running: _Running) -> None:
         text = running.progress.shown()
         if not text:  # withdrawn while it waited
+            return
+        if running.gone:
+            running.shown = text
             return
         is_edit = running.event_id is not None
         begun = time.monotonic()
@@ -258,7 +280,7 @@ class Previews:
 
     async def _show_stopped(self, running: _Running) -> None:
         """Nobody else will end this message: not given up at the first fault."""
-        if running.preview == Preview(None, known=True):
+        if running.gone or (running.event_id is None and running.preview.known):
             return
         words = running.progress.stopped()
         for attempt in range(_TRIES_TO_STOP):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from typing import Final
 
 from parley.surfaces.matrix.connection import Connection, MatrixFault, part
 
@@ -11,17 +12,20 @@ __all__ = ["Receipts"]
 
 _log = logging.getLogger("parley.matrix")
 
+_AT_ONCE: Final = 4
+
 
 class Receipts:
-    """One call at a time for each room; of those that wait only the last is sent.
+    """One call at a time for each room, and few in all; of those that wait only the last is sent.
 
-    They are a courtesy: one that fails is not sent again.
+    They are a courtesy: one that fails is not sent again, and answers do not wait behind them.
     """
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._waiting: dict[str, dict[str | None, str]] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._turns = asyncio.Semaphore(_AT_ONCE)
 
     def read(self, room_id: str, event_id: str, thread_id: str | None = None) -> None:
         """We have read up to this event, in its thread or outside of all threads."""
@@ -37,9 +41,10 @@ class Receipts:
 
     async def _send(self, room_id: str) -> None:
         try:
-            while waiting := self._waiting.pop(room_id, None):
-                for thread_id, event_id in waiting.items():
-                    await self._send_one(room_id, event_id, thread_id)
+            while room_id in self._waiting:
+                async with self._turns:
+                    for thread_id, event_id in self._waiting.pop(room_id, {}).items():
+                        await self._send_one(room_id, event_id, thread_id)
         finally:
             self._tasks.pop(room_id, None)
 

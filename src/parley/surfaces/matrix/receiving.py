@@ -73,7 +73,7 @@ def open_event(nio: AsyncClient, room_id: str, event: Mapping[str, Any]) -> dict
         sealed = Event.parse_event({**event, "room_id": room_id, "content": content})
         if not isinstance(sealed, MegolmEvent):
             return plain
-        return _merged(plain, nio.decrypt_event(sealed).source)
+        return _merged(nio, plain, nio.decrypt_event(sealed).source, content["sender_key"])
     except Exception as error:  # noqa: BLE001 - as above
         _log.debug("still_sealed", extra={"reason": type(error).__name__})
         return plain
@@ -255,18 +255,29 @@ def _opened(nio: AsyncClient, room_id: str, event: dict[str, Any], shown: object
         return plain
     source = getattr(shown, "source", None)
     if isinstance(source, Mapping) and source.get("type") != _ENCRYPTED:
-        return _merged(plain, source)
+        return _merged(nio, plain, source, event["content"].get("sender_key"))
     if not event["content"].get("sender_key"):  # newer clients may leave it out; nio cannot
         return open_event(nio, room_id, event)
     return plain
 
 
-def _merged(event: Mapping[str, Any], opened: Mapping[str, Any]) -> dict[str, Any]:
+def _merged(
+    nio: AsyncClient, event: Mapping[str, Any], opened: Mapping[str, Any], sender_key: object
+) -> dict[str, Any]:
     """The event with what was inside it: only that is the sender's own word."""
     kind, content = opened.get("type"), opened.get("content")
     if not isinstance(kind, str) or kind in _NEVER_SEALED or not isinstance(content, Mapping):
         kind, content = "org.parley.unreadable", {}
+    if _is_anothers(nio, event.get("sender"), sender_key):
+        _log.warning("sealed_by_another", extra={"sender": str(event.get("sender"))[:255]})
+        kind, content = "org.parley.unreadable", {}
     return {**event, "type": kind, "content": dict(content), WAS_ENCRYPTED: True}
+
+
+def _is_anothers(nio: AsyncClient, sender: object, sender_key: object) -> bool:
+    """Whether a device of somebody else has sealed it: a homeserver may name any sender."""
+    owners = {each.user_id for each in nio.device_store if each.curve25519 == sender_key}
+    return bool(owners) and sender not in owners
 
 
 def _sender_key(nio: AsyncClient, room_id: str, session_id: object) -> str:

@@ -37,13 +37,16 @@ def shown_name(text: object) -> str | None:
 
 
 def member_events(
-    events: Iterable[Mapping[str, Any]],
+    events: Iterable[object],
 ) -> Iterable[tuple[str, Mapping[str, Any], Mapping[str, Any]]]:
     """Of all events those of `m.room.member`: whom it is about, the event, and what it says."""
     for event in events:
+        if not isinstance(event, Mapping) or event.get("type") != "m.room.member":
+            continue
         user, content = event.get("state_key"), event.get("content")
-        is_member = event.get("type") == "m.room.member"
-        if is_member and isinstance(user, str) and isinstance(content, Mapping):
+        if not isinstance(user, str) or not isinstance(content, Mapping):
+            continue
+        if isinstance(content.get("membership"), str):
             yield user, event, content
 
 

@@ -11,7 +11,7 @@ from typing import Final
 
 from parley.config.surfaces import MatrixSettings
 from parley.gateway.intake import FrontDoor
-from parley.gateway.live import LiveEvent
+from parley.gateway.live import LiveEvent, TurnEnded
 from parley.profiles import Profile
 from parley.protocol import ParleyError, SessionSource
 from parley.storage.contract import Delivery
@@ -58,7 +58,7 @@ class Serving:
         allowed: Allowed,
         door: FrontDoor,
         log_in: str,
-        tell: Callable[[str | None], None],
+        tell: Callable[[str | None, str | None], None],
     ) -> None:
         self._home = home
         self._allowed = allowed
@@ -73,6 +73,7 @@ class Serving:
         self.spaces = Spaces(connection, door, rooms, settings, profile.name)
         self._syncing = Syncing(connection, log_in=log_in)
         self._syncing.on_state(lambda _fault: self._tell_fault())
+        self._previews = Previews(connection, edit_seconds=settings.edit_seconds)
         self._quotes = Quotes(connection)
         self._hearing = Hearing(
             connection,
@@ -81,6 +82,7 @@ class Serving:
             allowed=allowed,
             settings=settings,
             attachments=profile.attachments,
+            deleted=self._previews.deleted,
         )
         self._unread = Unread(
             connection, door, may_speak=allowed.may_speak, may_tell=self._is_one_persons
@@ -91,8 +93,7 @@ class Serving:
         self._parked = Parked(door)
         self._receipts = Receipts(connection)
         self._typing = TypingNotice(connection)
-        self._previews = Previews(connection, edit_seconds=settings.edit_seconds)
-        self._outgoing = Outgoing(connection, self._previews, marks=door)
+        self._outgoing = Outgoing(connection, self._previews, marks=door, thumbs=settings.thumbs)
 
     # ── life ──
 
@@ -230,7 +231,8 @@ class Serving:
 
     def show(self, event: LiveEvent) -> None:
         room_id = self._room_of(event.source)
-        if not self.is_ready or self._rooms.is_out(room_id):
+        is_over = isinstance(event.event, TurnEnded)  # told, or what was begun would not end
+        if not is_over and (not self.is_ready or self._rooms.is_out(room_id)):
             return
         self._typing.show(event, room_id=room_id)
         self._previews.show(event, room_id=room_id)
@@ -241,8 +243,8 @@ class Serving:
     # ── what is wrong ──
 
     def _tell_fault(self) -> None:
-        faults = [self._syncing.fault, self._unsigned, *self._upgrades.faults.values()]
+        notes = [self._unsigned, *self._upgrades.faults.values()]
         if self._allowed.misspelt:
             names = ", ".join(f"`{name}`" for name in self._allowed.misspelt)
-            faults.append(f"`surfaces.matrix.allow` has what is no Matrix id: {names}.")
-        self._tell(" ".join(fault for fault in faults if fault) or None)
+            notes.append(f"`surfaces.matrix.allow` has what is no Matrix id: {names}.")
+        self._tell(self._syncing.fault, " ".join(note for note in notes if note) or None)

@@ -31,6 +31,7 @@ _SPACE_KEY: Final = "org.parley.space"
 _CHAT_KEY: Final = "org.parley.chat"
 _LONGEST_NAME: Final = 100
 _LOOKS_AT_ONCE: Final = 8
+_LOOKS: Final = (0.0, 0.5, 1.5)
 _MAKE_WITHIN: Final = 90.0
 
 
@@ -191,12 +192,21 @@ class Spaces:
     ) -> str | None:
         """A room of ours that was made for just this, and not written down.
 
-        Where we know that one was being made, all rooms are looked at; else, in case our own
-        records are new, those that the person may be in.
+        Where we know that one was being made, all rooms are looked at, and more than once: a slow
+        homeserver may be at it still. Else, in case our own records are new, those that the
+        person may be in.
         """
         was_being_made = await self._marks.mark(mark) == _BEING_MADE
+        for pause in _LOOKS if was_being_made else _LOOKS[:1]:
+            await asyncio.sleep(pause)
+            found = await self._look(key, marker, None if was_being_made else person)
+            if found is not None:
+                return found
+        return None
+
+    async def _look(self, key: str, marker: Mapping[str, Any], person: str | None) -> str | None:
         joined = (await self._connection.call("GET", "/v3/joined_rooms")).get("joined_rooms", [])
-        if not was_being_made:
+        if person is not None:
             known = self._connection.nio.rooms
             joined = [each for each in joined if each not in known or person in known[each].users]
         turns = asyncio.Semaphore(_LOOKS_AT_ONCE)

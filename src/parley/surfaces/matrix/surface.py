@@ -109,8 +109,9 @@ class MatrixSurface(Surface):
             raise NotSent("Matrix is not connected yet.", after=after)
         return self._serving
 
-    def _tell(self, fault: str | None) -> None:
+    def _tell(self, fault: str | None, note: str | None) -> None:
         self.fault = fault
+        self.note = note
 
 
 class _Rooms:

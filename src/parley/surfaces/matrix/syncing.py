@@ -22,6 +22,7 @@ _log = logging.getLogger("parley.matrix")
 
 _POLL: Final = 30.0
 _FIRST_WITHIN: Final = 300.0
+_TELL_AFTER: Final = 5.0
 _SHORTEST_PAUSE: Final = 1.0
 _LONGEST_PAUSE: Final = 30.0
 _SIGNED_OUT_PAUSE: Final = 60.0
@@ -100,7 +101,13 @@ class Syncing:
 
         Without a token, what was said before is history: nothing of it is in the first batch.
         """
-        batch = await self._until_answered(since, first=True)
+        # The first answer may take long, and nobody shall think that all is well meanwhile.
+        loop = asyncio.get_running_loop()
+        slow = loop.call_later(_TELL_AFTER, self._say, "The homeserver has not answered yet.")
+        try:
+            batch = await self._until_answered(since, first=True)
+        finally:
+            slow.cancel()
         await self._tend()
         self._pending = batch
 

@@ -275,4 +275,6 @@ def _read(room_id: str, event: Mapping[str, Any]) -> _Sealed:
 def _redacted(event: Mapping[str, Any]) -> str:
     if event.get("type") != "m.room.redaction":
         return ""
-    return str(event.get("redacts") or event.get("content", {}).get("redacts", ""))
+    content = event.get("content")
+    told = content.get("redacts", "") if isinstance(content, Mapping) else ""
+    return str(event.get("redacts") or told)
