@@ -189,6 +189,9 @@ class Serving:
             if isinstance(change, CameIn):
                 await self._upgrades.came_in(change.room_id)
                 await self._parked.back(self._rooms.names.origin_of(change.room_id))
+        for room_id, event in batch.events:
+            if event.get("type") == "m.room.power_levels":  # we may speak there again, perhaps
+                await self._parked.back(self._rooms.names.origin_of(room_id))
         for room_id in batch.left:
             await self._invites.withdrawn(room_id)
         for room_id, state in batch.invites.items():
