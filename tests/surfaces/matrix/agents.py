@@ -27,6 +27,7 @@ class Agent:
         self.settings = {"enabled": True, "edit_seconds": 0.1, "allow": ["*:localhost"], **settings}
         self.surface: MatrixSurface | None = None
         self.owners: list[str] = []
+        self.password = ""
 
     @property
     def user_id(self) -> str:
@@ -36,6 +37,7 @@ class Agent:
 
     async def register(self, name: str = "Parley") -> None:
         made = await asyncio.to_thread(self.synapse.register, display_name=name)
+        self.password = made.password
         account = Account(self.synapse.url, made.user_id, made.device_id, made.token, "pickle")
         write_account(self.house.profile, account)
 

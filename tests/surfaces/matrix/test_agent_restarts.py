@@ -241,3 +241,28 @@ async def test_what_it_said_before_a_restart_may_be_answered_after_it(
         await bob.react(room, questions[-1].event_id, "👍")
         await bob.wait_for_text(agent.user_id, "It is settled.", room_id=room)
         assert len(deed.done) == 1
+
+
+async def test_who_logs_in_again_need_not_start_the_gateway_anew(
+    synapse: Synapse, house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("parley.surfaces.matrix.surface._LOOK_FOR_LOGIN", 0.1)
+    async with an_agent(synapse, house) as agent, Person.on(synapse, name="Alice") as alice:
+        room = await meet(agent, alice)
+        account = read_account(house.profile)
+        assert account is not None
+        path, old = "/_matrix/client/v3/logout", account.access_token
+        await asyncio.to_thread(synapse.call, "POST", path, {}, token=old)
+        await until(lambda: agent.surface is not None and agent.surface.fault is not None)
+        again = {
+            "type": "m.login.password",
+            "identifier": {"type": "m.id.user", "user": account.user_id},
+            "password": agent.password,
+            "device_id": account.device_id,
+        }
+        told = await asyncio.to_thread(synapse.call, "POST", "/_matrix/client/v3/login", again)
+        write_account(house.profile, replace(account, access_token=told["access_token"]))
+        await until(lambda: agent.surface is not None and agent.surface.fault is None, seconds=20)
+        await until(lambda: agent.is_ready, seconds=20)
+        await alice.send(room, "are you there?")
+        await alice.wait_for_text(agent.user_id, "are you there?", room_id=room, seconds=30)

@@ -15,7 +15,7 @@ from parley.protocol import ParleyError, SessionSource
 from parley.storage.contract import Delivery
 from parley.storage.people import Chat
 from parley.surfaces.base import NotSent, Surface
-from parley.surfaces.matrix.account import matrix_home, read_account
+from parley.surfaces.matrix.account import Account, matrix_home, read_account
 from parley.surfaces.matrix.allowed import Allowed
 from parley.surfaces.matrix.extra import require_extra
 
@@ -28,6 +28,7 @@ _log = logging.getLogger("parley.matrix")
 
 _AGAIN: Final = 0.5
 _AGAIN_WHEN_AWAY: Final = 5.0
+_LOOK_FOR_LOGIN: Final = 3.0
 
 
 class MatrixSurface(Surface):
@@ -48,8 +49,9 @@ class MatrixSurface(Surface):
         self._profile = profile
         self._settings = settings
         self._allowed = Allowed(settings.allow, owners)
-        self._user_id: str | None = None
+        self._account: Account | None = None
         self._serving: Serving | None = None
+        self._renewing: asyncio.Task[None] | None = None
         self.rooms = _Rooms(self)
 
     @property
@@ -63,7 +65,7 @@ class MatrixSurface(Surface):
 
     @property
     def where(self) -> str:
-        return self._user_id or "Matrix"
+        return "Matrix" if self._account is None else self._account.user_id
 
     async def start(self, door: FrontDoor) -> None:
         require_extra()
@@ -73,9 +75,13 @@ class MatrixSurface(Surface):
         account = await asyncio.to_thread(read_account, self._profile)
         if account is None:
             raise ParleyError(f"Nobody has logged in to Matrix yet: run `{login}`.")
-        self._user_id = account.user_id
+        await self._open(account, door, login)
+        self._renewing = asyncio.create_task(self._renew_for_ever(door, login), name="matrix-login")
+
+    async def _open(self, account: Account, door: FrontDoor, login: str) -> None:
         from parley.surfaces.matrix.serving import Serving
 
+        self._account = account
         serving = Serving(
             account,
             matrix_home(self._profile),
@@ -89,7 +95,28 @@ class MatrixSurface(Surface):
         await serving.open()
         self._serving = serving
 
+    async def _renew_for_ever(self, door: FrontDoor, login: str) -> None:
+        """While nothing comes, whoever logs in again need not start the gateway anew."""
+        while True:
+            await asyncio.sleep(_LOOK_FOR_LOGIN)
+            if self.fault is None or self._account is None:
+                continue
+            try:
+                account = await asyncio.to_thread(read_account, self._profile)
+                is_ours = account is not None and account.user_id == self._account.user_id
+                if account is not None and is_ours and account != self._account:
+                    await self._close()
+                    await self._open(account, door, login)
+            except (ParleyError, OSError) as error:
+                _log.warning("login_not_taken", extra={"why": str(error)})
+
     async def stop(self) -> None:
+        if self._renewing is not None:
+            self._renewing.cancel()
+            await asyncio.gather(self._renewing, return_exceptions=True)
+        await self._close()
+
+    async def _close(self) -> None:
         serving, self._serving = self._serving, None
         if serving is not None:
             await serving.close()
