@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -22,7 +23,7 @@ from parley.protocol import InboundMessage, ParleyError, SessionSource
 from parley.sessions.key import encode_part
 from parley.sessions.policy import cutoff, is_trigger
 from parley.sessions.store import SessionStore
-from parley.storage.contract import InboxMessage, Receipt
+from parley.storage.contract import InboxMessage, Receipt, StoreUnavailable
 from parley.storage.people import Arrival
 
 if TYPE_CHECKING:
@@ -128,7 +129,10 @@ class Intake:
         arrivals = [self._arrival(message) for message in messages]
         receipts = await self._lanes.submit_all(arrivals, marks)
         for arrival, receipt in zip(arrivals, receipts, strict=True):
-            await self._accepted(arrival, receipt)
+            try:
+                await self._accepted(arrival, receipt)
+            except StoreUnavailable as error:  # it is durable, and that is what counts
+                _log.warning("not_followed_up", extra={"lane": arrival.lane, "why": str(error)})
             if receipt.state == "queued" and arrival.kind == "command":
                 accepted = InboxMessage(receipt.inbox_id, arrival.message)
                 self._run_later(arrival.lane, accepted)
@@ -170,7 +174,10 @@ class Intake:
         if message.internal or message.request is not None:
             return
         if source.user_id:
-            await self._people.get_or_create_user(source.user_id, source.platform, source.user_name)
+            with contextlib.suppress(StoreUnavailable):  # they are met with their next message
+                await self._people.get_or_create_user(
+                    source.user_id, source.platform, source.user_name
+                )
         if self._busy == "interrupt" and arrival.kind == "message":
             await self._interrupt(arrival.lane, receipt.inbox_id)
 
