@@ -76,7 +76,10 @@ def test_a_surface_has_the_tools_of_its_own_list(parley: Parley) -> None:
     assert list(by_name(elsewhere["tools"])) == ["now", "todo"]
     assert "Other tools on `webhook`: web_fetch\n" in parley.run("tools").stdout
     sentence = refused(parley, "--surface", "web\x1b[2J")
-    assert sentence == "There is no surface 'web[2J'; there are api, terminal, webhook."
+    assert (
+        sentence
+        == "There is no surface 'web[2J'; there are api, direct, matrix, terminal, webhook."
+    )
 
 
 def test_each_profile_has_its_own(parley: Parley) -> None:

@@ -262,7 +262,7 @@ async def test_what_one_allowed_another_does_not_get_in_the_same_conversation(
     assert len(deed.done) == 1
 
 
-async def test_who_joins_a_turn_does_not_get_what_its_person_allowed(
+async def test_who_speaks_beside_a_turn_does_not_get_what_its_person_allowed(
     room: Room, stage: Stage, deed: AskingTool
 ) -> None:
     stage.then(a_call(), DONE)
@@ -270,13 +270,14 @@ async def test_who_joins_a_turn_does_not_get_what_its_person_allowed(
     await room.question()
     await room.hear("ann", "!yes always", at=in_thread)
     await room.reply_to(first)
-    stage.then(a_call("b"), a_call(), DONE)
-    await room.tell("ann", "and this", at=in_thread)
+    stage.then(a_call("b"), a_call(), DONE, a_call(), DONE)
+    anns = await room.tell("ann", "and this", at=in_thread)
     await room.question(2)
     await room.tell("bob", "and that once more", at=in_thread)
     await room.hear("ann", "!no", at=in_thread)
+    await room.reply_to(anns)
     await room.question(3)
-    assert len(deed.done) == 1
+    assert len(deed.done) == 2, "Ann's own call ran by her word, Bob's waits for his"
 
 
 async def test_a_word_given_elsewhere_is_for_nothing_here(

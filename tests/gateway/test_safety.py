@@ -104,10 +104,10 @@ async def test_a_persons_setting_is_their_own_and_stays(
     assert await is_asked(after, stage)
 
 
-async def test_who_joins_a_turn_is_still_asked_for(
+async def test_who_speaks_beside_a_turn_is_still_asked(
     house: House, stage: Stage, deed: AskingTool
 ) -> None:
-    """Ann goes without questions; what Bob slips into her turn does not."""
+    """Ann goes without questions; what Bob says while her turn runs does not."""
     room = await opened(house)
     await room.hear("ann", "/safety off file-delete", at=in_thread)
     await room.hear("bob", "hello", at=in_thread)
@@ -115,13 +115,13 @@ async def test_who_joins_a_turn_is_still_asked_for(
     def slow(asked: Mapping[str, Any]) -> Reply:
         return Reply(tool_calls=(("deed", {"word": "a"}),), delay=0.2)
 
-    stage.then(a_call("first"), slow, a_call("last"), DONE)
+    stage.then(a_call("first"), slow, a_call("last"), DONE, a_call("bobs"), DONE)
     await room.tell("ann", "please", at=in_thread)
     await until(lambda: len(deed.done) == 1)
     await room.tell("bob", "and all the rest", at=in_thread)
     await room.question()
-    assert "last" not in [each["word"] for each in deed.done]
-    refused = await room.hear("bob", "!yes", at=in_thread)
+    assert [each["word"] for each in deed.done] == ["first", "a", "last"]
+    refused = await room.hear("ann", "!yes", at=in_thread)
     assert refused == "That question is for whoever asked, and for owners."
 
 
