@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import hashlib
 import hmac
 import json
@@ -221,12 +222,14 @@ def _configuration(directory: Path, port: int, secret: str) -> dict[str, Any]:
 
 
 def main() -> None:
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # both end with the server stopped
     with running_synapse() as server:
         print(server.url, flush=True)
         with_accounts = [server.register(name) for name in sys.argv[1:]]
         for account in with_accounts:
             print(account.user_id, account.password, flush=True)
-        signal.sigwait({signal.SIGINT, signal.SIGTERM})
+        with contextlib.suppress(KeyboardInterrupt):
+            signal.pause()
 
 
 if __name__ == "__main__":
