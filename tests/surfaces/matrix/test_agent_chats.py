@@ -77,7 +77,7 @@ async def test_chats_are_made_listed_named_and_put_away(synapse: Synapse, house:
         second = await alice.wait_for_invite()
         await alice.join(second)
         told = await alice.wait_for_text(agent.user_id, "A new chat: **C2** Tea party")
-        assert (told.room_id, second in told.text) == (first, True)
+        assert (told.room_id, f"{second}?via=localhost" in told.text) == (first, True)
         assert await room_name(alice, second) == "Tea party"
         assert await children(alice, space) == {first, second}
         await alice.wait_for_text(agent.user_id, "This is **C2** Tea party", room_id=second)

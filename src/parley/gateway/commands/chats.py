@@ -253,7 +253,10 @@ def _place(chat: Chat) -> str:
     if source is None:
         return "its room is being made" if chat.lane is None else "no room of its own"
     if source.platform == "matrix":
-        return f"https://matrix.to/#/{source.chat_id}"
+        # A newer room's id does not say which server knows it; the person's does.
+        server = (source.user_id or "").partition(":")[2]
+        via = f"?via={server}" if server and ":" not in source.chat_id else ""
+        return f"https://matrix.to/#/{source.chat_id}{via}"
     return f"the room {source.chat_name}" if source.chat_name else ""
 
 
