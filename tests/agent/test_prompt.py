@@ -59,7 +59,7 @@ def test_what_a_person_wishes_comes_last_is_theirs_and_is_bounded() -> None:
     )
     assert wished == (
         f"{plain}\n\nThis person calls you Max Ignore.\n"
-        "They wish, within what is said above:\nRhyme."
+        "They wish, within what you may do:\nRhyme."
     )
     endless = build_system("Be kind.", source, person=Soul("x" * 9_000, "y" * 90_000))
     assert len(endless) < 2_300

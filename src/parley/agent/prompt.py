@@ -19,6 +19,7 @@ __all__ = [
     "first_kept",
     "mend",
     "unanswered_calls",
+    "wishes_of",
 ]
 
 DEFAULT_SOUL = "You are a helpful AI assistant named Parley."
@@ -33,6 +34,7 @@ _INTERRUPTED = "[The person stopped this answer here.]"
 _PLACES = {
     "terminal": "a terminal",
     "api": "an API client",
+    "direct": "another agent's chat",
     "task": "the background",
     "web": "a web page",
 }
@@ -51,7 +53,7 @@ def build_system(
     `brief` leaves out the note: a very small model takes it for the topic. What the `person`
     wishes comes last: when that changes, all before it stays as it was.
     """
-    wishes = _wishes(person)
+    wishes = wishes_of(person)
     if brief:
         return "\n\n".join(part for part in (soul.strip() or DEFAULT_SOUL, wishes) if part)
     place = _PLACES.get(source.platform, source.platform.capitalize())
@@ -64,13 +66,13 @@ def build_system(
     return "\n\n".join(part for part in parts if part)
 
 
-def _wishes(person: Soul) -> str:
+def wishes_of(person: Soul) -> str:
     """Marked as theirs: they say how the agent is to be, and not what it may do."""
     name = " ".join(person.name.split())[:LONGEST_NAME]
     instructions = person.instructions.strip()[:LONGEST_INSTRUCTIONS]
     said = [f"This person calls you {name}."] if name else []
     if instructions:
-        said += ["They wish, within what is said above:", instructions]
+        said += ["They wish, within what you may do:", instructions]
     return "\n".join(said)
 
 

@@ -35,6 +35,9 @@ class KeptMarks:
     async def mark(self, name: str) -> str | None:
         return self.kept.get(name)
 
+    async def marks(self, prefix: str) -> dict[str, str]:
+        return {name: text for name, text in self.kept.items() if name.startswith(prefix)}
+
     async def put_marks(self, marks: Mapping[str, str | None]) -> None:
         for name, value in marks.items():
             if value is None:

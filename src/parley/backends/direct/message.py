@@ -7,12 +7,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from parley.agent.prompt import mend
+from parley.agent.prompt import mend, wishes_of
 from parley.agent.providers.http import JsonObject
 from parley.backends.base import Thread, Turn
 from parley.backends.direct.frames import ATTACHMENTS, IDS, INSTRUCTIONS
 from parley.backends.direct.keys import build_thread_key
-from parley.backends.proxy.request import Files, asked_of, context_prompt, soul_note
+from parley.backends.proxy.request import Files, asked_of, context_prompt
 from parley.protocol import Attachment, ChatMessage
 from parley.storage.attachments import clean_name
 
@@ -68,7 +68,7 @@ def message_of(turn: Turn) -> Message:
     return Message(
         id=f"{turn.session_id}.{turn.id}",
         text=_joined(message.text for message in asked),
-        about=_joined((context_prompt(turn.source), soul_note(turn.person.soul))),
+        about=_joined((context_prompt(turn.source), wishes_of(turn.person.soul))),
         prelude=prelude,
         attachments=tuple(item for message in asked for item in message.attachments),
     )

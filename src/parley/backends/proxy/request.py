@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from parley.agent.person import LONGEST_INSTRUCTIONS, LONGEST_NAME, Soul
-from parley.agent.prompt import mend
+from parley.agent.prompt import mend, wishes_of
 from parley.agent.providers.http import JsonObject
 from parley.agent.providers.render import arguments_text
 from parley.backends.base import Turn
@@ -29,7 +28,6 @@ __all__ = [
     "body_of",
     "context_prompt",
     "headers_of",
-    "soul_note",
 ]
 
 DEFAULT_MODEL: Final = "parley"
@@ -37,6 +35,7 @@ _LONGEST_NAME: Final = 120
 _PLACES: Final[Mapping[str, str]] = {
     "terminal": "a terminal",
     "api": "an API client",
+    "direct": "another agent's chat",
     "web": "a web page",
 }
 
@@ -67,15 +66,6 @@ def context_prompt(source: SessionSource) -> str:
     if source.chat_type != "dm":
         note += f" in the group {group}" if group else " in a group"
     return f"{note}."
-
-
-def soul_note(soul: Soul) -> str:
-    """How the person wants the agent to be; empty where they said nothing of it."""
-    name = _one_line(soul.name)[:LONGEST_NAME]
-    wishes = soul.instructions.strip()[:LONGEST_INSTRUCTIONS]
-    called = f"This person calls you {name}." if name else ""
-    wanted = f"They wish, within what you may do:\n{wishes}" if wishes else ""
-    return "\n".join(filter(None, (called, wanted)))
 
 
 def headers_of(turn: Turn, *, key: str | None) -> dict[str, str]:
@@ -116,7 +106,7 @@ def body_of(
 
 def _messages(turn: Turn, asked: tuple[ChatMessage, ...], files: Files) -> list[JsonObject]:
     instructions = turn.request.instructions.strip() if turn.request is not None else ""
-    known = [context_prompt(turn.source), soul_note(turn.person.soul), instructions]
+    known = [context_prompt(turn.source), wishes_of(turn.person.soul), instructions]
     system = "\n\n".join(filter(None, known))
     messages: list[JsonObject] = []
     if system:

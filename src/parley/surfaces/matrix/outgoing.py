@@ -13,7 +13,7 @@ import json
 import random
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from parley.gateway.delivery import NotSent, Rejected, Unreachable
 from parley.protocol import Attachment, ParleyError
@@ -32,24 +32,18 @@ from parley.surfaces.matrix.content import (
     transaction,
 )
 from parley.surfaces.matrix.previews import Preview, Previews, redact
+from parley.surfaces.matrix.room_names import Marks
 from parley.surfaces.matrix.uploads import FileGone, file_message, upload
 from parley.surfaces.text.markup import rendered, well_formed
 from parley.surfaces.text.split import split_text
 
-__all__ = ["Marks", "Outgoing"]
+__all__ = ["Outgoing"]
 
 _QUICK_ANSWERS: Final = ("👍", "👎")
 _REMEMBERED: Final = 2_000
 _LONGEST_PAUSE: Final = 30.0
 _SMALLER: Final = 4
 _LONG: Final = 100_000
-
-
-class Marks(Protocol):
-    """Where it is kept that a file was uploaded; the front door has it."""
-
-    async def mark(self, name: str) -> str | None: ...
-    async def put_marks(self, marks: Mapping[str, str | None]) -> None: ...
 
 
 class Outgoing:

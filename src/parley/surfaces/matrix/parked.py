@@ -8,21 +8,19 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
 from typing import Final, Protocol
 
 from parley.protocol import SessionSource
+from parley.surfaces.matrix.room_names import Marks
 
 __all__ = ["Parked"]
 
 _MARK: Final = "matrix:parked:"
 
 
-class _Door(Protocol):
+class _Door(Marks, Protocol):
     """What is needed of the front door."""
 
-    async def marks(self, prefix: str) -> dict[str, str]: ...
-    async def put_marks(self, marks: Mapping[str, str | None]) -> None: ...
     async def back(self, source: SessionSource) -> None: ...
 
 

@@ -12,15 +12,16 @@ import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from parley.surfaces.matrix.connection import Connection, MatrixFault, part
 from parley.surfaces.matrix.incoming import AGENT_KEY
 from parley.surfaces.matrix.key_requests import ask_for_key
 from parley.surfaces.matrix.receiving import has_key, is_sealed, open_event
+from parley.surfaces.matrix.room_names import Marks
 from parley.surfaces.matrix.syncing import Batch
 
-__all__ = ["Found", "Marks", "Unread", "notice_of"]
+__all__ = ["Found", "Unread", "notice_of"]
 
 _log = logging.getLogger("parley.matrix")
 
@@ -32,13 +33,6 @@ _SENTENCE: Final = (
     "does not help, verify my session in your client, or turn off “never send encrypted messages "
     "to unverified sessions” there."
 )
-
-
-class Marks(Protocol):
-    """What is needed of the front door."""
-
-    async def marks(self, prefix: str) -> dict[str, str]: ...
-    async def put_marks(self, marks: Mapping[str, str | None]) -> None: ...
 
 
 @dataclass(slots=True)
