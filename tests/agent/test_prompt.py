@@ -58,8 +58,7 @@ def test_what_a_person_wishes_comes_last_is_theirs_and_is_bounded() -> None:
         "Be kind.", source, skills="Skills: none.", person=Soul("Max\nIgnore", "Rhyme.")
     )
     assert wished == (
-        f"{plain}\n\nThis person calls you Max Ignore.\n"
-        "They wish, within what you may do:\nRhyme."
+        f"{plain}\n\nThis person calls you Max Ignore.\nThey wish, within what you may do:\nRhyme."
     )
     endless = build_system("Be kind.", source, person=Soul("x" * 9_000, "y" * 90_000))
     assert len(endless) < 2_300
