@@ -9,7 +9,7 @@ from importlib import import_module
 
 from benchmarks.report import Row, print_table
 
-_ALL = ("startup", "storage", "turns", "api", "sessions", "profiles", "matrix", "kill")
+_ALL = ("startup", "storage", "turns", "api", "sessions", "profiles", "memory", "matrix", "kill")
 
 
 def main(names: Sequence[str]) -> int:

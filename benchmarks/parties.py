@@ -93,17 +93,19 @@ class Bystander(Surface):
         self._door = None
 
     async def send(self, delivery: Delivery) -> str | None:
-        if delivery.kind != "reply":
-            raise RuntimeError(f"The turn failed: {delivery.text}")
         for number in delivery.answers:
-            self._replies[number].set_result(time.perf_counter())
+            if delivery.kind == "reply":
+                self._replies[number].set_result(time.perf_counter())
+            else:
+                failed = RuntimeError(f"The turn failed: {delivery.text}")
+                self._replies[number].set_exception(failed)
         return None
 
     async def show(self, event: LiveEvent) -> None:
         if isinstance(event.event, TextDelta):
             self._first_texts.setdefault(event.source.chat_id, time.perf_counter())
 
-    async def ask(self, chat: str, text: str) -> Answer:
+    async def ask(self, chat: str, text: str, *, within: float = _ANSWERED_WITHIN) -> Answer:
         assert self._door is not None
         number = f"{chat}-{next(_numbers)}"
         self._first_texts.pop(chat, None)
@@ -111,7 +113,7 @@ class Bystander(Surface):
         started = time.perf_counter()
         source = SessionSource(self.platform, chat_id=chat, user_id="owner")
         await self._door.admit(InboundMessage(source, text, event_id=number))
-        async with asyncio.timeout(_ANSWERED_WITHIN):
+        async with asyncio.timeout(within):
             done = await reply
         del self._replies[number]
         return Answer(self._first_texts.get(chat, started) - started, done - started)

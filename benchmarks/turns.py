@@ -11,24 +11,20 @@ import asyncio
 import tempfile
 import time
 import urllib.request
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import uvloop
 from tests.servers.gateway_process import GatewayProcess, ModelProcess, write_config
 
+from benchmarks.in_process import gateway_here
 from benchmarks.parties import Answer, Bystander, Terminal
 from benchmarks.report import Row, cpu_seconds, median, milliseconds, percentile, print_table
 from parley.agent.providers import build_provider
 from parley.agent.providers.base import ModelRequest, Provider
-from parley.backends.agent import AgentBackend
 from parley.config import load_settings
-from parley.gateway.app import Gateway, Parts, already_open
 from parley.profiles import Profile
 from parley.protocol import ChatMessage
-from parley.storage.sqlite import SqliteStore
 
 __all__ = ["run"]
 
@@ -63,31 +59,13 @@ async def _run() -> list[Row]:
             gateway.start()
             await gateway.until_ready()
             asked = await _bytes_asked(gateway.socket, model.port)
-            async with _gateway_here(inside) as surface:
-                samples = await _take_turns(inside, surface, gateway.socket)
+            async with gateway_here(inside) as here:
+                samples = await _take_turns(inside, here.surface, gateway.socket)
             rows = [*_turn_rows(samples), asked]
             rows += [await _crowd(gateway, people) for people in _CROWDS]
             rows.append(await _ages(gateway.socket))
             await gateway.stop()
     return rows
-
-
-@asynccontextmanager
-async def _gateway_here(profile: Profile) -> AsyncIterator[Bystander]:
-    settings = load_settings(profile)
-    surface = Bystander()
-    parts = Parts(
-        settings,
-        SqliteStore.open(profile.database_file),
-        AgentBackend(profile, settings, secret=lambda _: None),
-        [surface],
-    )
-    gateway = Gateway(settings.gateway, [profile], already_open(parts))
-    await gateway.start()
-    try:
-        yield surface
-    finally:
-        await gateway.stop()
 
 
 async def _take_turns(profile: Profile, surface: Bystander, socket: Path) -> _Samples:

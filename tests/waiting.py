@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
-__all__ = ["until", "until_now"]
+__all__ = ["until", "until_now", "until_true"]
 
 
 async def until(fact: Callable[[], object], *, seconds: float = 8.0) -> None:
@@ -15,6 +15,14 @@ async def until(fact: Callable[[], object], *, seconds: float = 8.0) -> None:
     while not fact():
         assert time.monotonic() < deadline, "it did not come true in time"
         await asyncio.sleep(0.005)
+
+
+async def until_true(fact: Callable[[], Awaitable[object]], *, seconds: float = 8.0) -> None:
+    """The same for a fact that has to be asked for."""
+    deadline = time.monotonic() + seconds
+    while not await fact():
+        assert time.monotonic() < deadline, "it did not come true in time"
+        await asyncio.sleep(0.02)
 
 
 def until_now(fact: Callable[[], object], *, seconds: float = 15.0) -> None:

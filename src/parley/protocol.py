@@ -36,6 +36,7 @@ __all__ = [
     "UsageReported",
     "Wishes",
     "person_of",
+    "size_of_text",
 ]
 
 
@@ -191,12 +192,24 @@ class ToolCall:
         return {"id": self.id, "name": self.name, "arguments": dict(self.arguments)}
 
 
+def size_of_text(text: str) -> int:
+    """Its length in bytes, and more where it is not Latin.
+
+    A letter of such a script is a token or two of its own, where a Latin word is one.
+    """
+    if text.isascii():
+        return len(text)
+    length = len(text.encode(errors="replace"))
+    return length + (length - len(text)) * 9 // 4
+
+
 @dataclass(frozen=True, slots=True)
 class ChatMessage:
     """One message of a transcript, as the model sees it.
 
     `note` marks what is not an ordinary message: `interrupted` (a reply that was cut short),
-    `failed` (a turn that ended in an error), `unknown-outcome` (a tool result nobody saw).
+    `failed` (a turn that ended in an error), `unknown-outcome` (a tool result nobody saw),
+    `internal` (not a person's words: background work reports, or something planned is due).
     """
 
     role: Role
@@ -209,11 +222,13 @@ class ChatMessage:
 
     @property
     def size(self) -> int:
-        """Its length in bytes, more or less."""
-        calls = sum(len(call.name) + len(str(call.arguments)) + 16 for call in self.tool_calls)
+        """Its length in bytes, more or less; more where it is not Latin."""
+        calls = sum(
+            len(call.name) + size_of_text(str(call.arguments)) + 16 for call in self.tool_calls
+        )
         # What the agent sends goes to people; the model never sees it.
         files = sum(item.weight for item in self.attachments) if self.role == "user" else 0
-        return len(self.text.encode(errors="replace")) + calls + files
+        return size_of_text(self.text) + calls + files
 
     def to_dict(self) -> dict[str, Any]:
         # By hand: this runs for every message, and `asdict` copies all it meets.

@@ -14,11 +14,11 @@ from parley.agent.person import Soul
 from parley.agent.prompt import (
     DEFAULT_SOUL,
     build_system,
-    estimate_tokens,
     first_kept,
     mend,
     unanswered_calls,
 )
+from parley.agent.tokens import estimate_tokens
 from parley.config.settings import DEFAULT_TOOLS
 from parley.protocol import ChatMessage, SessionSource, ToolCall
 from tests.agent.builders import numbered
@@ -64,6 +64,35 @@ def test_what_a_person_wishes_comes_last_is_theirs_and_is_bounded() -> None:
     assert len(endless) < 2_300
     small = build_system("Be kind.", source, brief=True, person=Soul("Max"))
     assert small == "Be kind.\n\nThis person calls you Max."
+
+
+def test_what_is_remembered_and_a_summary_come_last_of_all() -> None:
+    source = SessionSource("terminal", "main", user_name="Ann")
+    plain = build_system("Be kind.", source, person=Soul("Max"), instructions="Rhyme.")
+    assert plain.endswith("This person calls you Max.\n\nRhyme.")
+    whole = build_system(
+        "Be kind.",
+        source,
+        person=Soul("Max"),
+        instructions="Rhyme.",
+        memory="Notes:\n- [1] likes tea\n",
+        summary=" They spoke of tea.\n",
+    )
+    assert whole == (
+        f"{plain}\n\nNotes:\n- [1] likes tea\n\nEarlier in this conversation (a summary; "
+        "session_search finds the messages themselves):\nThey spoke of tea."
+    )
+    assert build_system("Be kind.", source, memory=" \n", summary="\n") == build_system(
+        "Be kind.", source
+    )
+
+
+def test_a_very_small_model_is_told_neither() -> None:
+    source = SessionSource("terminal", "main")
+    told = build_system("Be kind.", source, brief=True, memory="Notes", summary="Tea.")
+    assert told == "Be kind."
+    asked = build_system("Be kind.", source, brief=True, instructions="Rhyme.")
+    assert asked == "Be kind.\n\nRhyme."
 
 
 async def test_the_soul_is_used_and_a_change_is_seen(house: House) -> None:

@@ -19,7 +19,7 @@ from parley.protocol import Behalf, ChatMessage, ParleyError, Request, ToolCall
 from tests.agent.builders import context
 from tests.agent.mcp.house import raw
 
-_NEVER_IN_A_TASK = {"clarify", "delegate_task", "schedule", "send_message"}
+_NEVER_IN_A_TASK = {"clarify", "delegate_task", "memory", "schedule", "send_message"}
 
 
 @asynccontextmanager
@@ -54,10 +54,15 @@ async def test_without_a_skill_there_is_no_tool_to_read_one(tmp_path: Path) -> N
         assert "read_skill" not in box.offered("desk", None)
 
 
+async def test_where_memory_is_off_there_is_no_tool_for_it(tmp_path: Path) -> None:
+    async with a_toolbox(tmp_path, memory={"enabled": False}) as box:
+        assert "memory" not in box.offered("desk", None)
+
+
 async def test_the_model_is_told_little_of_all_of_them(tmp_path: Path) -> None:
     async with a_toolbox(tmp_path) as box:
         told = [tool.spec.to_dict() for tool in box.offered("desk", None).values()]
-    assert len(json.dumps(told)) < 7_350
+    assert len(json.dumps(told)) < 7_250
 
 
 async def test_a_tools_schema_is_a_plain_object(tmp_path: Path) -> None:

@@ -6,7 +6,8 @@ from collections.abc import AsyncGenerator
 
 import pytest
 
-from parley.backends.base import Mailbox, ModelMenu, Turn
+from parley.agent.tokens import Calibration
+from parley.backends.base import Mailbox, ModelMenu, Prefix, Standing, Turn
 from parley.backends.choice import Backends
 from parley.protocol import Behalf, ChatMessage, Final, Request, SessionSource, TurnEvent
 from tests.backends.direct.builders import Postbox
@@ -25,11 +26,17 @@ class Named:
     """A backend that answers with its name."""
 
     def __init__(
-        self, name: str, *, fault: str | None = None, menu: ModelMenu | None = None
+        self,
+        name: str,
+        *,
+        fault: str | None = None,
+        menu: ModelMenu | None = None,
+        calibration: Calibration | None = None,
     ) -> None:
         self.name = name
         self.calls: list[str] = []
         self.models = menu
+        self.calibration = calibration
         self._fault = fault
 
     def about(self) -> str:
@@ -43,6 +50,13 @@ class Named:
 
     def warm(self) -> None:
         self.calls.append("warm")
+
+    def remembers(self, platform: str) -> bool:
+        return self.name == "agent"
+
+    async def prefix(self, standing: Standing) -> Prefix | None:
+        self.calls.append(f"prefix {standing.source.platform}")
+        return None
 
     async def run(self, turn: Turn) -> AsyncGenerator[TurnEvent, None]:
         try:
@@ -77,6 +91,22 @@ async def test_a_delegated_task_is_answered_by_whoever_answers_its_person() -> N
     behalf = Behalf("matrix:@alice:example.org", "s1", "matrix")
     task = Request("t", (ChatMessage("user", "go"),), behalf=behalf)
     assert await who_answers(backends, "task", task) == "direct"
+
+
+async def test_how_prompts_begin_is_said_by_whoever_answers_there() -> None:
+    everyone, far = Named("all"), Named("direct")
+    backends = Backends(everyone, {"matrix": far})
+    behalf = Behalf("matrix:@alice:example.org", "s1", "matrix")
+    task = Request("t", (ChatMessage("user", "go"),), behalf=behalf)
+    for platform, request in (("matrix", None), ("web", None), ("task", task)):
+        assert await backends.prefix(Standing(SessionSource(platform), request=request)) is None
+    assert (everyone.calls, far.calls) == (["prefix web"], ["prefix matrix", "prefix task"])
+
+
+def test_the_one_that_counts_tokens_is_found() -> None:
+    known = Calibration()
+    assert Backends(Named("a"), {"web": Named("b", calibration=known)}).calibration is known
+    assert Backends(Named("a"), {}).calibration is None
 
 
 async def test_closing_a_turn_reaches_whoever_answers_it() -> None:

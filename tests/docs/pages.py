@@ -12,6 +12,7 @@ from pathlib import Path
 __all__ = [
     "HANDS_PAGES",
     "MATRIX_PAGE",
+    "MEMORY_PAGE",
     "PROGRAM_PAGES",
     "REPOSITORY",
     "Fence",
@@ -36,6 +37,8 @@ PROGRAM_PAGES = [
 """Pages whose examples want a model that does exactly as the page says."""
 MATRIX_PAGE = REPOSITORY / "docs" / "matrix.md"
 """The page whose examples want a homeserver."""
+MEMORY_PAGE = REPOSITORY / "docs" / "memory.md"
+"""The page whose examples want a model that remembers."""
 _FENCE = re.compile(r"^(?P<ticks>```+)(?P<language>\w*)\n(?P<body>.*?)^(?P=ticks)$", re.M | re.S)
 _ANYTHING = "…"
 # `$ ` at the beginning of a line, or `far$ ` where a page speaks of two machines; or a pressed key.

@@ -15,6 +15,7 @@ from parley.config import load_settings
 from parley.profiles import Profile
 from tests.docs.pages import (
     MATRIX_PAGE,
+    MEMORY_PAGE,
     PROGRAM_PAGES,
     REPOSITORY,
     Step,
@@ -28,7 +29,7 @@ from tests.docs.pages import (
 from tests.docs.reader import Reader
 
 _WRITTEN = [page for page in pages() if page.parent != REPOSITORY / "docs" / "reference"]
-_ELSEWHERE = (*PROGRAM_PAGES, MATRIX_PAGE)
+_ELSEWHERE = (*PROGRAM_PAGES, MATRIX_PAGE, MEMORY_PAGE)
 _WITH_STEPS = [p for p in _WRITTEN if p not in _ELSEWHERE and steps(p.read_text())]
 _WITH_YAML = [page for page in _WRITTEN if fences(page.read_text(), "yaml")]
 
@@ -65,7 +66,7 @@ def test_the_pages_have_examples_at_all() -> None:
     names = {name_of(page) for page in _WITH_STEPS}
     walks = {"docs/quickstart.md", "docs/chat.md", "docs/gateway.md", "docs/profiles.md"}
     assert {"README.md", *walks} <= names
-    assert all(len(steps(page.read_text())) > 2 for page in (*PROGRAM_PAGES, MATRIX_PAGE))
+    assert all(len(steps(page.read_text())) > 2 for page in _ELSEWHERE)
 
 
 def test_a_pressed_key_is_a_step_as_a_command_is() -> None:

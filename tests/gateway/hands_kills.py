@@ -73,7 +73,7 @@ class KilledHouse:
                     status, _ = await caller.say(
                         text, f"{chat}/{text}", chat=chat, thread=thread, chat_type="group"
                     )
-                    if status == 202:
+                    if status in (200, 202):  # 200: it was taken before
                         return
                     assert status in (404, 503), status
                 await asyncio.sleep(0.02)

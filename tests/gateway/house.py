@@ -20,7 +20,7 @@ from tests.servers.scripted_model import ScriptedModel
 
 __all__ = ["House"]
 
-_OURS = ("turn-", "send-", "command-", "lanes", "deliveries")
+_OURS = ("turn-", "send-", "command-", "lanes", "deliveries", "memory", "compact")
 
 
 class House:

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator
 
 import pytest
 
-from parley.backends.base import Backend, Mailbox, Turn
+from parley.backends.base import Backend, Mailbox, Standing, Turn
 from parley.config import Settings
 from parley.gateway.commands import running
 from parley.protocol import Final, InboundMessage, TurnEvent
@@ -265,6 +265,7 @@ class _Teller:
     """A backend that answers with the name it was given for the conversation."""
 
     models = None
+    calibration = None
 
     def about(self) -> str:
         return "a teller"
@@ -275,6 +276,11 @@ class _Teller:
     def start(self, mailbox: Mailbox) -> None: ...
 
     def warm(self) -> None: ...
+
+    def remembers(self, platform: str) -> bool:
+        return False
+
+    async def prefix(self, standing: Standing) -> None: ...
 
     async def run(self, turn: Turn) -> AsyncGenerator[TurnEvent, None]:
         assert turn.thread is not None

@@ -14,6 +14,7 @@ from tests.servers.scripted_model import ScriptedModel
 VERBS = (
     *("start", "new", "chats", "chat", "rename", "archive", "unarchive", "settings", "skills"),
     *("connectors", "soul", "safety", "status", "yes", "no", "help", "reset"),
+    *("memory", "forget", "compact"),
 )
 
 

@@ -10,6 +10,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
@@ -134,6 +135,16 @@ class GatewayProcess:
             process.kill()
             process.wait(timeout=30)
 
+    async def ends(self, *, seconds: float) -> bool:
+        """Whether it came to its end by itself in this time."""
+        assert self._process is not None
+        deadline = time.monotonic() + seconds
+        while (is_over := self._process.poll() is not None) is False:
+            if time.monotonic() > deadline:
+                break
+            await asyncio.sleep(0.005)
+        return is_over
+
     async def stop(self) -> int:
         """SIGTERM; the exit code."""
         assert self._process is not None
@@ -172,8 +183,11 @@ def write_config(
 
 
 def environment(home: Path) -> dict[str, str]:
-    """Nothing of this machine's settings or keys."""
-    return {"PATH": os.environ["PATH"], "PARLEY_HOME": str(home), "HOME": str(home)}
+    """Nothing of this machine's settings or keys; where our sources are goes along."""
+    told = {"PATH": os.environ["PATH"], "PARLEY_HOME": str(home), "HOME": str(home)}
+    if "PYTHONPATH" in os.environ:
+        told["PYTHONPATH"] = os.environ["PYTHONPATH"]
+    return told
 
 
 def _end(process: subprocess.Popen[str]) -> None:

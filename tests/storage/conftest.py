@@ -2,6 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from pathlib import Path
+
 import pytest
 
-pytest.register_assert_rewrite("tests.storage.conformance")
+from parley.storage.sqlite import SqliteStore
+
+pytest.register_assert_rewrite("tests.storage.conformance", "tests.storage.tending")
+
+
+@pytest.fixture
+async def store(tmp_path: Path) -> AsyncIterator[SqliteStore]:
+    """A store on a file of its own."""
+    opened = SqliteStore.open(tmp_path / "parley.db")
+    yield opened
+    await opened.close()

@@ -71,6 +71,11 @@ class Budget:
     def price(self, provider: str, model: str) -> Price | None:
         return price_of(provider, model, self._prices)
 
+    def priced(self, usage: Usage) -> Usage:
+        """With what it cost, where that is known."""
+        price = self.price(usage.provider, usage.model)
+        return usage if price is None else replace(usage, micros=cost_micros(price, usage))
+
     def sentence(self, overrun: Overrun, needs: Spent) -> str:
         """Why no call is made: whose budget, what is spent of it, and when it begins anew."""
         limit, spent = overrun.limit, overrun.spent

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from parley.protocol import ApprovalAsked, ToolCall
 from parley.storage.hands import Conversation, FoundEntry, JobRecord, Work, WorkKind
+from parley.storage.memory import Fact, Forgotten
 
 if TYPE_CHECKING:
     from parley.agent.processes import Processes
 
-__all__ = ["Ask", "Asked", "Asking", "Delegated", "Hands"]
+__all__ = ["Ask", "Asked", "Asking", "Delegated", "Hands", "MemoryHand"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +59,21 @@ class Delegated:
     id: str
     result: str | None = None
     ok: bool = True
+
+
+class MemoryHand(Protocol):
+    """What is remembered where this turn is: of the person, or of the chat that others read too.
+
+    Each change is made once under the name of its call. What cannot be done is a `ToolError`.
+    """
+
+    async def search(self, query: str, *, limit: int) -> Sequence[Fact]: ...
+
+    async def add(self, call: str, text: str, *, kind: str) -> Fact: ...
+
+    async def update(self, call: str, id: int, text: str) -> Fact: ...
+
+    async def forget(self, call: str, ids: Sequence[int]) -> Forgotten: ...
 
 
 class Hands(Protocol):
@@ -130,3 +146,7 @@ class Hands(Protocol):
     async def search(self, query: str, *, limit: int) -> Sequence[FoundEntry]: ...
     async def note(self, name: str) -> str | None: ...
     async def put_note(self, name: str, value: str | None) -> None: ...
+
+    @property
+    def memory(self) -> MemoryHand | None:
+        """None where nothing is remembered."""

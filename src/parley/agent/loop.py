@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 from dataclasses import replace
-from typing import Any
 
 from parley.agent.calls import Calls
-from parley.agent.prompt import estimate_tokens, first_kept, mend
+from parley.agent.fitting import Fitting
+from parley.agent.prompt import mend
+from parley.agent.providers.attachments import has_files
 from parley.agent.providers.base import (
     ModelEvent,
     ModelReply,
@@ -18,19 +19,16 @@ from parley.agent.providers.base import (
     ProviderError,
 )
 from parley.agent.providers.calls import apart
-from parley.agent.task import AgentTask, Limits
-from parley.agent.tools.base import Tool
+from parley.agent.task import AgentTask, Limits, specs_for
+from parley.agent.tokens import estimate_tokens
 from parley.protocol import (
     ChatMessage,
     Failed,
     Final,
-    HistoryEntry,
-    HistoryTrimmed,
     ParleyError,
     StepTaken,
     TextDelta,
     TextReset,
-    ToolSpec,
     TurnEvent,
 )
 
@@ -76,13 +74,14 @@ class _Loop:
     def __init__(self, task: AgentTask, deadline: float) -> None:
         self._task = task
         self._progress = list(task.progress)
-        self._history: Sequence[HistoryEntry] = task.history
+        self._fitting = Fitting(task, self._progress)
         self._used = 0
         self._asked_tokens = 0
         self._reply: ModelReply | None = None
         self._theirs = frozenset(tool.name for tool in task.theirs)
-        self._tools = {name: tool for name, tool in task.tools.items() if name not in self._theirs}
-        self._calls = Calls(task, self._tools, self._progress, deadline)
+        tools = {name: tool for name, tool in task.tools.items() if name not in self._theirs}
+        self._specs = specs_for(task.provider, task.tools, task.request)
+        self._calls = Calls(task, tools, self._progress, deadline)
 
     async def run(self) -> AsyncGenerator[TurnEvent, None]:
         if self._theirs and not self._task.provider.offers_tools:
@@ -150,7 +149,7 @@ class _Loop:
         results = {message.tool_call_id for message in self._progress if message.role == "tool"}
         if len(self._progress) == 0 or any(each.role != "tool" for each in self._progress):
             return False
-        said = (e.message for e in reversed(self._history) if e.message.role == "assistant")
+        said = (e.message for e in reversed(self._task.history) if e.message.role == "assistant")
         last = next(said, ChatMessage("assistant"))
         return results.isdisjoint(call.id for call in last.tool_calls)
 
@@ -160,12 +159,19 @@ class _Loop:
         """One model reply; when the window is too small after all, once more with less."""
         self._reply = None
         window = self._task.provider.context_window
+        sent: ModelRequest | None = None
+        refused: ProviderError | None = None
         for attempt in range(3):
-            async for event in self._trim(window >> attempt):
-                yield event
-            streamed = False
+            trimmed = self._fitting.fit(window >> attempt)
+            if trimmed is not None:
+                yield trimmed
+            if attempt == 0 and (sentence := self._fitting.refusal()) is not None:
+                raise ProviderError(sentence, kind="too_long")
             request = self._request(last=last)
+            if refused is not None and request == sent:
+                raise refused  # there is nothing left to leave out
             await self._pay_for(request)
+            streamed = False
             try:
                 stream = self._task.provider.stream(request)
                 async with aclosing(self._follow(stream)) as events:
@@ -175,9 +181,11 @@ class _Loop:
             except ProviderError as error:
                 if error.kind != "too_long" or attempt == 2:
                     raise
+                sent, refused = request, error
                 if streamed:
                     yield TextReset()
             else:
+                self._learn_from(request)
                 return
 
     async def _pay_for(self, request: ModelRequest) -> None:
@@ -185,16 +193,29 @@ class _Loop:
         purse, provider = self._task.purse, self._task.provider
         if purse is None:
             return
-        self._asked_tokens = tokens = _size_of(request)
         sentence = await purse.reserve(
             provider.label,
             provider.model,
-            prompt_tokens=tokens,
+            prompt_tokens=self._asked_tokens,
             max_output_tokens=request.max_output_tokens or self._task.longest_answer,
             now=time.time(),
         )
         if sentence is not None:
             raise OverBudget(sentence)
+
+    def _learn_from(self, request: ModelRequest) -> None:
+        """How far the estimate was off. A picture's tokens say nothing about those of words."""
+        known, reply, provider = self._task.calibration, self._reply, self._task.provider
+        if known is None or reply is None or has_files(request.messages):
+            return
+        usage = reply.usage
+        if (usage.provider, usage.model) == (provider.label, provider.model):
+            known.observe(
+                provider.label,
+                provider.model,
+                estimated=self._asked_tokens,
+                told=usage.input_tokens,
+            )
 
     async def _follow(self, stream: AsyncIterator[ModelEvent]) -> AsyncGenerator[TurnEvent, None]:
         """Pass on the stream, each wait bounded by the turn's deadline."""
@@ -232,42 +253,23 @@ class _Loop:
         usage = replace(reply.usage, input_tokens=self._asked_tokens, output_tokens=said)
         return replace(reply, usage=usage)
 
-    async def _trim(self, window: int) -> AsyncGenerator[TurnEvent, None]:
-        """Drop the oldest history that does not fit beside this turn and its answer."""
-        task = self._task
-        answer = min(task.wishes.max_output_tokens or window // 4, window // 2)
-        fixed = estimate_tokens(len(task.system.encode()))
-        fixed += sum(estimate_tokens(message.size) for message in self._progress)
-        fixed += sum(tool.size // 3 for tool in self._offered())
-        fixed += sum(len(str(tool.parameters)) // 3 + 16 for tool in task.theirs)
-        index = first_kept(self._history, budget=max(0, window - answer - fixed))
-        if index:
-            self._history = self._history[index:]
-            if self._history:
-                yield HistoryTrimmed(self._history[0].id)
-
     def _request(self, *, last: bool) -> ModelRequest:
         task = self._task
-        messages = [entry.message for entry in self._history] + self._progress
+        messages = self._fitting.messages
         if last:
             messages.append(ChatMessage("user", _WRAP_UP))
         wishes = task.wishes
-        tools: tuple[ToolSpec, ...] = ()
-        if not last and wishes.tool_choice != "none":
-            tools = (*(tool.spec for tool in self._offered()), *task.theirs)
         if any(message.role == "assistant" for message in self._progress):
             # What must be called was called: from here on the model is free to answer.
             wishes = replace(wishes, tool_choice=None, tool=None)
-        return ModelRequest(
+        request = ModelRequest(
             system=task.system,
             messages=mend(messages),
-            tools=tools,
-            max_output_tokens=wishes.max_output_tokens,
+            tools=() if last else self._specs,
             wishes=wishes,
         )
-
-    def _offered(self) -> Sequence[Tool[Any]]:
-        return tuple(self._tools.values()) if self._task.provider.offers_tools else ()
+        self._asked_tokens = self._fitting.tokens_of(request)
+        return replace(request, max_output_tokens=self._fitting.longest_reply(self._asked_tokens))
 
     def _journal(self, reply: ModelReply) -> StepTaken:
         said = ChatMessage("assistant", reply.text, tool_calls=reply.tool_calls)
@@ -288,10 +290,3 @@ class _Loop:
             for file in message.attachments
         )
         return Final(text + cut, reply.usage, complete=reply.complete, attachments=files)
-
-
-def _size_of(request: ModelRequest) -> int:
-    """How many tokens a request is, by estimate."""
-    tokens = estimate_tokens(len(request.system.encode()))
-    tokens += sum(estimate_tokens(message.size) for message in request.messages)
-    return tokens + sum(len(str(tool.parameters)) // 3 + 16 for tool in request.tools)

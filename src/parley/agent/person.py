@@ -73,12 +73,14 @@ class UserSettings:
     safety: Mapping[str, bool] = field(default_factory=lambda: DEFAULT_SAFETY)
     plan: Plan | None = None
 
-    @property
-    def off(self) -> frozenset[str]:
-        """What is turned off, by the names of its rows: `skills.email`, `connectors.tickets`."""
+    off: frozenset[str] = field(init=False, repr=False, compare=False)
+    """What is turned off, by the names of its rows: `skills.email`, `connectors.tickets`."""
+
+    def __post_init__(self) -> None:
+        # Made once: these values are read for every turn, and kept between turns.
         skills = (f"skills.{name}" for name, on in self.skills.items() if not on)
         connectors = (f"connectors.{name}" for name, on in self.connectors.items() if not on)
-        return frozenset((*skills, *connectors))
+        object.__setattr__(self, "off", frozenset((*skills, *connectors)))
 
     @classmethod
     def read(

@@ -7,15 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Protocol
 
 from parley.agent.person import LONGEST_INSTRUCTIONS, LONGEST_NAME, Soul
+from parley.agent.tokens import estimate_tokens
 from parley.protocol import ChatMessage, HistoryEntry, SessionSource, ToolCall
 
 __all__ = [
     "DEFAULT_SOUL",
     "UNKNOWN_OUTCOME",
+    "begins_turn",
     "build_system",
-    "estimate_tokens",
     "first_kept",
     "mend",
     "unanswered_calls",
@@ -30,6 +32,7 @@ UNKNOWN_OUTCOME = (
 )
 
 _NO_WISHES = Soul()
+_SUMMARY = "Earlier in this conversation (a summary; session_search finds the messages themselves):"
 _INTERRUPTED = "[The person stopped this answer here.]"
 _PLACES = {
     "terminal": "a terminal",
@@ -40,6 +43,13 @@ _PLACES = {
 }
 
 
+class Spoken(Protocol):
+    """An entry of a transcript, as far as it matters where one may be cut."""
+
+    @property
+    def message(self) -> ChatMessage: ...
+
+
 def build_system(
     soul: str,
     source: SessionSource,
@@ -47,22 +57,29 @@ def build_system(
     brief: bool = False,
     skills: str = "",
     person: Soul = _NO_WISHES,
+    instructions: str = "",
+    memory: str = "",
+    summary: str = "",
 ) -> str:
     """The system prompt. Nothing in it changes from turn to turn of a session.
 
-    `brief` leaves out the note: a very small model takes it for the topic. What the `person`
-    wishes comes last: when that changes, all before it stays as it was.
+    Except at its end: what the `person` wishes, a program's `instructions`, then `memory` and the
+    `summary` of what came before. When one changes, all before it stays as it was. `brief` leaves
+    out the note, and with it what is remembered: a very small model takes those for the topic.
     """
     wishes = wishes_of(person)
     if brief:
-        return "\n\n".join(part for part in (soul.strip() or DEFAULT_SOUL, wishes) if part)
+        short = (soul.strip() or DEFAULT_SOUL, wishes, instructions)
+        return "\n\n".join(part for part in short if part)
     place = _PLACES.get(source.platform, source.platform.capitalize())
     note = f"You are talking in {place}"
     if source.user_name:
         note += f" with {source.user_name}"
     if source.chat_type != "dm":
         note += " in a group" if not source.chat_name else f" in the group {source.chat_name}"
-    parts = (soul.strip() or DEFAULT_SOUL, f"{note}.", skills, wishes)
+    before = f"{_SUMMARY}\n{summary.strip()}" if summary.strip() else ""
+    own = (soul.strip() or DEFAULT_SOUL, f"{note}.", skills)
+    parts = (*own, wishes, instructions, memory.strip(), before)
     return "\n\n".join(part for part in parts if part)
 
 
@@ -74,11 +91,6 @@ def wishes_of(person: Soul) -> str:
     if instructions:
         said += ["They wish, within what you may do:", instructions]
     return "\n".join(said)
-
-
-def estimate_tokens(size: int) -> int:
-    """A little too many rather than too few, without a tokenizer, from a message's size."""
-    return size * 2 // 7 + 8
 
 
 def first_kept(history: Sequence[HistoryEntry], *, budget: int) -> int:
@@ -96,14 +108,14 @@ def first_kept(history: Sequence[HistoryEntry], *, budget: int) -> int:
         while index > 0 and kept + sizes[index - 1] <= room:
             index -= 1
             kept += sizes[index]
-        while index < len(history) and not _begins_turn(history, index):
+        while index < len(history) and not begins_turn(history, index):
             index += 1
         if index < len(history):
             return index
     return len(history)
 
 
-def _begins_turn(history: Sequence[HistoryEntry], index: int) -> bool:
+def begins_turn(history: Sequence[Spoken], index: int) -> bool:
     """A person's message that does not come in the midst of tool calls."""
     if history[index].message.role != "user":
         return False

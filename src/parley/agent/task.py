@@ -9,10 +9,11 @@ from typing import Any
 from parley.agent.budget import Purse
 from parley.agent.hands import Ask
 from parley.agent.providers.base import Provider
+from parley.agent.tokens import Calibration
 from parley.agent.tools.base import Tool, ToolContext
 from parley.protocol import ChatMessage, HistoryEntry, Request, ToolSpec, Wishes
 
-__all__ = ["AgentTask", "Limits"]
+__all__ = ["AgentTask", "Limits", "offered_to", "specs_for"]
 
 _NO_WISHES = Wishes()
 
@@ -31,7 +32,7 @@ class AgentTask:
     """One turn, as the loop sees it. `ask` puts a call to a person; None: nobody can be asked.
 
     `turn` is a name for it that no other turn has: calls are named after it. `longest_answer` is
-    what the settings let the model say, in tokens.
+    what the settings let the model say, in tokens; `calibration` corrects estimates of tokens.
     """
 
     system: str
@@ -49,6 +50,7 @@ class AgentTask:
     purse: Purse | None = None
     longest_answer: int | None = None
     turn: str = ""
+    calibration: Calibration | None = None
 
     @property
     def wishes(self) -> Wishes:
@@ -58,3 +60,30 @@ class AgentTask:
     def theirs(self) -> tuple[ToolSpec, ...]:
         """The tools that the program which asked runs itself."""
         return self.request.tools if self.request is not None else ()
+
+    @property
+    def offered(self) -> Mapping[str, Tool[Any]]:
+        """Those of our own that the model is told of."""
+        return offered_to(self.provider, self.tools, self.request)
+
+
+def offered_to(
+    provider: Provider, tools: Mapping[str, Tool[Any]], request: Request | None
+) -> Mapping[str, Tool[Any]]:
+    """A program's own tools come before ours of the same name."""
+    if not provider.offers_tools:
+        return {}
+    theirs = {tool.name for tool in request.tools} if request is not None else set()
+    return {name: tool for name, tool in tools.items() if name not in theirs} if theirs else tools
+
+
+def specs_for(
+    provider: Provider, tools: Mapping[str, Tool[Any]], request: Request | None
+) -> tuple[ToolSpec, ...]:
+    """What the model is told of tools in a turn, in this order."""
+    if not provider.offers_tools:
+        return ()
+    ours = tuple(tool.spec for tool in offered_to(provider, tools, request).values())
+    if request is None:
+        return ours
+    return () if request.wishes.tool_choice == "none" else (*ours, *request.tools)

@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 __all__ = ["Toolbox"]
 
 _MCP: Final = "mcp"
-_NOT_IN_A_TASK: Final = frozenset({"clarify", "delegate_task", "schedule", "send_message"})
+_NOT_IN_A_TASK: Final = frozenset(
+    {"clarify", "delegate_task", "memory", "schedule", "send_message"}
+)
 _FIRST_WAIT: Final = 2.0
 _MOST_KINDS: Final = 256
 _ANYONE: Final = UserSettings()
@@ -86,6 +88,8 @@ class Toolbox:
             tools = {name: each for name, each in tools.items() if name not in _NOT_IN_A_TASK}
         if request is not None and request.allowed is not None:
             tools = {name: each for name, each in tools.items() if name in request.allowed}
+        if "memory" in tools and not self._settings.memory.enabled:
+            tools = {name: each for name, each in tools.items() if name != "memory"}
         if "read_skill" in tools and not self.listing(off):
             tools = {name: each for name, each in tools.items() if name != "read_skill"}
         return tools
@@ -159,6 +163,7 @@ def _built_in(
     from parley.agent.tools.delegate import delegate_task
     from parley.agent.tools.files import file_tools
     from parley.agent.tools.files.sending import send_file_tool
+    from parley.agent.tools.memory import memory
     from parley.agent.tools.messages import send_message
     from parley.agent.tools.schedule import schedule
     from parley.agent.tools.skills import skill_tools
@@ -168,7 +173,7 @@ def _built_in(
     from parley.agent.tools.web import web_tools
 
     found: tuple[Tool[Any], ...] = (
-        *(clarify, delegate_task, schedule, send_message, session_search, todo),
+        *(clarify, delegate_task, memory, schedule, send_message, session_search, todo),
         *file_tools(hand),
         send_file_tool(hand, attachments),
         *skill_tools(skills),

@@ -5,19 +5,21 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
+from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from parley.agent.loop import run_agent
 from parley.agent.prompt import DEFAULT_SOUL, build_system
-from parley.agent.providers import build_provider, provider_names
+from parley.agent.providers import build_provider, is_local, provider_names
 from parley.agent.providers.base import Provider
 from parley.agent.skills import prompt_part
-from parley.agent.task import AgentTask, Limits
+from parley.agent.task import AgentTask, Limits, specs_for
+from parley.agent.tokens import Calibration
 from parley.agent.toolbox import Toolbox
-from parley.agent.tools.base import ToolContext
-from parley.backends.base import Mailbox, Turn
+from parley.agent.tools.base import Tool, ToolContext
+from parley.backends.base import Mailbox, Prefix, Standing, Turn
 from parley.config.child_env import child_environment
 from parley.config.files import read_text
 from parley.config.settings import Settings
@@ -51,6 +53,7 @@ class AgentBackend:
         self._local_models = local_models
         self._environment = MappingProxyType(child_environment(profile, environ))
         self._providers: dict[tuple[str | None, str | None], Provider] = {}
+        self.calibration = Calibration()
         self._soul = _Soul(profile.soul_file)
         self._toolbox = Toolbox(profile, settings, secret=secret, environment=self._environment)
 
@@ -100,33 +103,61 @@ class AgentBackend:
         for provider in self._providers.values():
             await provider.close()
 
-    def _task(self, turn: Turn) -> AgentTask:
-        agent = self._settings.agent
-        provider = self._provider(turn.provider, turn.model)
-        request = turn.request
-        # A model too small for tools is too small for a long prompt as well.
-        brief = not provider.offers_tools
-        off = turn.person.off
-        tools = self._toolbox.offered(turn.source.platform, request, turn.person)
-        if not turn.sends_files:
-            tools = {name: each for name, each in tools.items() if name != "send_file"}
-        skills = prompt_part(self._toolbox.listing(off)) if "read_skill" in tools else ""
+    def remembers(self, platform: str) -> bool:
+        return self._settings.memory.enabled
+
+    async def prefix(self, standing: Standing) -> Prefix | None:
+        """With who tends memory, where the settings name somebody for that."""
+        memory = self._settings.memory
+        if not memory.enabled:
+            return None
+        await self._toolbox.ready()
+        begins = self._begin(standing)
+        who = (standing.provider, standing.model)
+        if memory.provider is not None or memory.model is not None:
+            who = (memory.provider, memory.model)
+        tends = self._provider(*who)
+        return Prefix(
+            provider=tends,
+            system=begins.system,
+            tools=specs_for(begins.provider, begins.tools, standing.request),
+            learns=tends.offers_tools,
+            alone=is_local(self._settings, who[0]),
+        )
+
+    def _begin(self, standing: Standing) -> _Beginning:
+        """How a prompt begins there, of a turn as of what tends it."""
+        provider = self._provider(standing.provider, standing.model)
+        request, person = standing.request, standing.person
+        tools = self._toolbox.offered(standing.source.platform, request, person)
+        of_use = {"memory": standing.remembers, "send_file": standing.sends_files}
+        without = {name for name, is_of_use in of_use.items() if not is_of_use}
+        if not without.isdisjoint(tools):
+            tools = {name: each for name, each in tools.items() if name not in without}
+        skills = prompt_part(self._toolbox.listing(person.off)) if "read_skill" in tools else ""
         system = build_system(
             self._soul.read(),
-            turn.source,
-            brief=brief,
+            standing.source,
+            # A model too small for tools is too small for a long prompt as well.
+            brief=not provider.offers_tools,
             skills=skills,
-            person=turn.person.soul,
+            person=person.soul,
+            instructions=request.instructions or "" if request is not None else "",
+            memory=standing.memory,
+            summary=standing.summary,
         )
-        if request is not None and request.instructions:
-            system = f"{system}\n\n{request.instructions}"
+        return _Beginning(provider, system, tools)
+
+    def _task(self, turn: Turn) -> AgentTask:
+        agent = self._settings.agent
+        begins = self._begin(_standing_of(turn))
         return AgentTask(
-            system=system,
+            system=begins.system,
             history=turn.history,
             progress=turn.progress,
             resumed=turn.attempt > 1,
-            provider=provider,
-            tools=tools,
+            provider=begins.provider,
+            tools=begins.tools,
             context=ToolContext(
                 profile=turn.profile.name,
                 workspace=turn.profile.workspace,
@@ -135,16 +166,17 @@ class AgentBackend:
                 async_delivery=turn.async_delivery,
                 environment=self._environment,
                 hands=turn.hands,
-                off=off,
+                off=turn.person.off,
             ),
             limits=Limits(agent.max_steps, agent.turn_seconds, agent.turn_tokens),
             steer=turn.steer,
             check=turn.check,
-            request=request,
+            request=turn.request,
             ask=turn.ask,
             purse=turn.purse,
             longest_answer=self._longest_answer(turn.provider),
             turn=f"{turn.session_id}.{turn.id}",
+            calibration=self.calibration,
         )
 
     def _longest_answer(self, provider: str | None) -> int | None:
@@ -169,6 +201,27 @@ class AgentBackend:
                 local_models=self._local_models,
             )
         return self._providers[key]
+
+
+@dataclass(frozen=True, slots=True)
+class _Beginning:
+    provider: Provider
+    system: str
+    tools: Mapping[str, Tool[Any]]
+
+
+def _standing_of(turn: Turn) -> Standing:
+    return Standing(
+        source=turn.source,
+        provider=turn.provider,
+        model=turn.model,
+        sends_files=turn.sends_files,
+        person=turn.person,
+        summary=turn.summary,
+        memory=turn.memory,
+        remembers=turn.hands is not None and turn.hands.memory is not None,
+        request=turn.request,
+    )
 
 
 class _Soul:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from parley.agent.budget import Purse
 from parley.agent.hands import Ask, Hands
 from parley.agent.person import UserSettings
+from parley.agent.providers.base import Provider
 from parley.profiles import Profile
 from parley.protocol import (
     Attachment,
@@ -16,10 +17,14 @@ from parley.protocol import (
     HistoryEntry,
     Request,
     SessionSource,
+    ToolSpec,
     TurnEvent,
 )
 
-__all__ = ["Backend", "Mailbox", "ModelMenu", "Thread", "Turn"]
+if TYPE_CHECKING:
+    from parley.agent.tokens import Calibration
+
+__all__ = ["Backend", "Mailbox", "ModelMenu", "Prefix", "Standing", "Thread", "Turn"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +67,10 @@ class Turn:
     meanwhile; `check` raises when the turn is no longer wanted. `request` is what a program asked
     for. `ask` puts a call to whoever may allow it. `hands` is what tools may use of the gateway.
     `purse` pays for model calls; None where nothing is limited. `sends_files`: the reply may have
-    files with it. `person` is what whoever is
-    answered has set for themselves. `thread` names the conversation to another agent: who speaks
-    and which of their chats it is; it is another one after `/new`.
+    files with it. `person` is what whoever is answered has set for themselves. `summary` stands
+    for what was said before the history, and `memory` is what is remembered of the place, as the
+    prompt has them. `thread` names the conversation to another agent: who speaks and which of
+    their chats it is; it is another one after `/new`.
     """
 
     id: int
@@ -86,7 +92,40 @@ class Turn:
     purse: Purse | None = None
     sends_files: bool = False
     person: UserSettings = field(default_factory=UserSettings)
+    summary: str = ""
+    memory: str = ""
     thread: Callable[[], Awaitable[Thread]] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What the beginning of a conversation's prompts is made from, as in its `Turn`s."""
+
+    source: SessionSource
+    provider: str | None = None
+    model: str | None = None
+    sends_files: bool = False
+    person: UserSettings = field(default_factory=UserSettings)
+    summary: str = ""
+    memory: str = ""
+    remembers: bool = True
+    """Whether something is remembered there, so that the tool for it is offered."""
+    request: Request | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Prefix:
+    """How every prompt of a conversation begins, byte for byte, and who is asked.
+
+    `learns`: this model is good enough to say what is worth remembering. `alone`: it does one
+    thing at a time, so nobody is to wait behind housekeeping.
+    """
+
+    provider: Provider
+    system: str
+    tools: tuple[ToolSpec, ...]
+    learns: bool
+    alone: bool
 
 
 class ModelMenu(Protocol):
@@ -109,6 +148,10 @@ class Backend(Protocol):
     @property
     def models(self) -> ModelMenu | None: ...
 
+    @property
+    def calibration(self) -> Calibration | None:
+        """What is known of how its models count; None where others count."""
+
     def about(self) -> str:
         """Who answers, in a few words; raises a ParleyError when nobody can."""
 
@@ -120,6 +163,12 @@ class Backend(Protocol):
 
     def warm(self) -> None:
         """Begin to get ready for a first turn that is sure to come; do not wait for it."""
+
+    def remembers(self, platform: str) -> bool:
+        """Whether what is said there is ours to remember, and not that of a remote agent."""
+
+    async def prefix(self, standing: Standing) -> Prefix | None:
+        """How prompts begin there; None where whoever answers remembers by themselves."""
 
     def run(self, turn: Turn) -> AsyncGenerator[TurnEvent, None]: ...
 

@@ -6,7 +6,8 @@ import asyncio
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 
-from parley.backends.base import Backend, Mailbox, ModelMenu, Turn
+from parley.agent.tokens import Calibration
+from parley.backends.base import Backend, Mailbox, ModelMenu, Prefix, Standing, Turn
 from parley.protocol import TurnEvent
 
 __all__ = ["Backends"]
@@ -24,6 +25,11 @@ class Backends:
     def models(self) -> ModelMenu | None:
         """Those of the first that leaves the choice to people."""
         return next((each.models for each in self._all if each.models is not None), None)
+
+    @property
+    def calibration(self) -> Calibration | None:
+        """That of the first that counts by itself."""
+        return next((each.calibration for each in self._all if each.calibration is not None), None)
 
     def of(self, platform: str) -> Backend:
         return self._by_platform.get(platform, self._default)
@@ -49,6 +55,12 @@ class Backends:
         for each in self._all:
             each.warm()
 
+    def remembers(self, platform: str) -> bool:
+        return self.of(platform).remembers(platform)
+
+    async def prefix(self, standing: Standing) -> Prefix | None:
+        return await self.of(_platform_of(standing)).prefix(standing)
+
     async def run(self, turn: Turn) -> AsyncGenerator[TurnEvent, None]:
         async with aclosing(self.of(_platform_of(turn)).run(turn)) as events:
             async for event in events:
@@ -67,7 +79,7 @@ class Backends:
         return sorted(name for name, each in self._by_platform.items() if each is backend)
 
 
-def _platform_of(turn: Turn) -> str:
+def _platform_of(turn: Turn | Standing) -> str:
     """Where whoever is answered speaks; a delegated task is theirs for whom it works."""
     behalf = turn.request.behalf if turn.request is not None else None
     if turn.source.platform == "task" and behalf is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from typing import Final as Constant
 
-from parley.backends.base import Mailbox, Turn
+from parley.backends.base import Mailbox, Standing, Turn
 from parley.protocol import Final, TextDelta, TurnEvent
 
 __all__ = ["MockBackend"]
@@ -20,6 +20,10 @@ class MockBackend:
     def models(self) -> None:
         return None
 
+    @property
+    def calibration(self) -> None:
+        return None
+
     def about(self) -> str:
         return "a mock that only repeats what is said"
 
@@ -31,6 +35,12 @@ class MockBackend:
 
     def warm(self) -> None:
         return
+
+    def remembers(self, platform: str) -> bool:
+        return False
+
+    async def prefix(self, standing: Standing) -> None:
+        return None
 
     async def run(self, turn: Turn) -> AsyncGenerator[TurnEvent, None]:
         said = [message for message in turn.progress if message.role == "user"]

@@ -20,7 +20,7 @@ __all__ = ["VERBS", "build_command", "run"]
 
 VERBS = (
     *("chat", "setup", "doctor", "gateway", "model", "tools", "config", "sessions", "profile"),
-    *("keys", "people", "matrix", "agent"),
+    *("keys", "people", "memory", "matrix", "agent"),
 )
 _COMPLETION = "_PARLEY_COMPLETE"
 

@@ -98,6 +98,8 @@ def _place(surface: _Record) -> str:
 def _troubles(profile: _Record, indent: str) -> Iterator[str]:
     for fault in profile["faults"]:
         yield f"{indent}fault     {fault}"
+    for note in profile.get("notes", ()):
+        yield f"{indent}note      {note}"
     for note in profile["doubtful"]:
         what = "may not have arrived" if note["state"] == "unsure" else "was refused"
         words = f": {note['text'][:60]}" if note["text"] else ""

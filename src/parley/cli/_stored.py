@@ -1,4 +1,4 @@
-"""The store of a home as it is: opened for a command, never made and never upgraded by one."""
+"""The store of a home as it is: opened for a command, and never upgraded by one."""
 
 from __future__ import annotations
 
@@ -18,11 +18,14 @@ __all__ = ["stored"]
 
 
 @asynccontextmanager
-async def stored(profile: Profile) -> AsyncIterator[Store | None]:
-    """The store, beside a gateway that may be using it; None when there is none yet."""
+async def stored(profile: Profile, *, make: bool = False) -> AsyncIterator[Store | None]:
+    """The store, beside a gateway that may be using it; None when there is none yet.
+
+    With `make` it is made then: what a person writes down may come before anything was said.
+    """
     file = profile.database_file
     try:
-        if not _has_rows(file):
+        if not _has_rows(file) and not make:
             yield None
             return
         from parley.storage.sqlite import SqliteStore

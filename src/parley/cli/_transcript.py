@@ -19,6 +19,7 @@ _NOTES = {
     "interrupted": "cut short",
     "failed": "failed",
     "unknown-outcome": "nobody saw how it ended",
+    "internal": "by itself",
 }
 _WIDEST_TITLE = 60
 

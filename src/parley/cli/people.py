@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import re
 import time
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
+from parley.cli._named import person_named
 from parley.cli._plain import escaped, one_line
 from parley.cli._shared import current_profile, fail
-from parley.protocol import ParleyError
 
 if TYPE_CHECKING:
     from parley.cli._people_view import Shown
@@ -27,8 +26,6 @@ T = TypeVar("T")
 
 _NONE_YET = "Nobody has spoken here yet."
 _LONGEST_NAME = 40
-_MOST = 10_000
-_ON_MATRIX = re.compile(r"matrix:(@[^:\s]+:\S+)")
 
 app = typer.Typer(help="See who speaks here, and what they may use.", no_args_is_help=True)
 
@@ -68,7 +65,7 @@ def show(person: _Person, as_json: _AsJson = False) -> None:
     from parley.cli._people_view import as_record, as_text
 
     async def find(desk: _Desk) -> Shown:
-        return await desk.shown(await desk.named(person))
+        return await desk.shown(await person_named(desk.store, person))
 
     shown = _there(_with_desk(find))
     if as_json:
@@ -92,7 +89,7 @@ def plan(
     wanted = _checked(tokens, name)
 
     async def change(desk: _Desk) -> Shown:
-        user = await desk.named(person, may_be_new=True)
+        user = await person_named(desk.store, person, may_be_new=True)
         for setting, value in wanted.items():
             await desk.people.put(user.person, setting, value)
         return await desk.shown(user)
@@ -146,42 +143,6 @@ class _Desk:
             spent[0].tokens if spent else 0,
             await self.store.chats(user.person),
         )
-
-    async def named(self, wanted: str, *, may_be_new: bool = False) -> User:
-        """The one person who is called so; with `may_be_new`, also one who never spoke."""
-        from parley.storage.people import User
-
-        users = await self.store.users(limit=_MOST)
-        # People name themselves: a name that looks like somebody's id is not asked for.
-        by_name = () if ":" in wanted else (_name,)
-        for name_of in (_person, _id, *by_name):
-            found = [user for user in users if name_of(user) == wanted.strip()]
-            if len(found) == 1:
-                return found[0]
-            if found:
-                several = ", ".join(one_line(user.person, longest=60) for user in found[:5])
-                raise ParleyError(
-                    f"Several people are called so: {several}; give the whole `platform:id`."
-                )
-        new = _ON_MATRIX.fullmatch(wanted.strip())
-        if may_be_new and new is not None:
-            return User(new[0], "matrix", new[1], None, time.time())
-        said = one_line(wanted, longest=60)
-        raise ParleyError(
-            f"Nobody called {said} has spoken here; `parley people list` shows who has."
-        )
-
-
-def _person(user: User) -> str:
-    return user.person
-
-
-def _id(user: User) -> str:
-    return user.external_id
-
-
-def _name(user: User) -> str | None:
-    return user.display_name
 
 
 def _with_desk(work: Callable[[_Desk], Awaitable[T]]) -> T | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import sys
 from collections.abc import Awaitable, Callable
 from enum import StrEnum
@@ -13,7 +12,9 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
+from parley.cli._named import session_named
 from parley.cli._plain import escaped, one_line
+from parley.cli._private_file import write_private
 from parley.cli._shared import current_profile, fail
 from parley.protocol import ParleyError
 
@@ -26,7 +27,6 @@ __all__ = ["register"]
 T = TypeVar("T")
 
 _NONE_YET = "There are no sessions yet; begin one with: parley chat"
-_MOST_NAMED = 5
 
 app = typer.Typer(help="Look at, keep and remove what was said.", no_args_is_help=True)
 
@@ -119,7 +119,7 @@ def export(
     if output is None or str(output) == "-":
         typer.echo(text, nl=False)
         return
-    _write(output.expanduser(), text, force=force)
+    write_private(output.expanduser(), text, force=force)
     typer.echo(f"Session {record.id} is in {output} ({len(entries)} messages).")
 
 
@@ -132,7 +132,7 @@ def delete(
     profile = current_profile()
 
     async def find(store: Store) -> SessionRecord:
-        return await _named(store, session)
+        return await session_named(store, session)
 
     async def remove(store: Store) -> bool:
         return await store.delete_session(record.id)
@@ -172,7 +172,7 @@ def _why_not_deleted(profile: Profile, record: SessionRecord) -> str:
 
 def _read(prefix: str) -> tuple[SessionRecord, list[Entry]]:
     async def read(store: Store) -> tuple[SessionRecord, list[Entry]]:
-        record = await _named(store, prefix)
+        record = await session_named(store, prefix)
         return record, await store.transcript(record.id, whole=True)
 
     return _found(asyncio.run(_with_store(current_profile(), read)), prefix)
@@ -190,48 +190,6 @@ def _found(value: T | None, prefix: str) -> T:
     if value is None:
         fail(f"There is no session {one_line(prefix, longest=40)}: none has been begun here yet.")
     return value
-
-
-async def _named(store: Store, prefix: str) -> SessionRecord:
-    """The one session whose id begins so."""
-    wanted = prefix.strip().lower()
-    if not wanted:
-        raise ParleyError("Give the id of a session; `parley sessions list` shows them.")
-    found = await store.find_sessions(wanted)
-    exact = [record for record in found if record.id == wanted]
-    if len(found) == 1 or exact:
-        return (exact or found)[0]
-    said = one_line(prefix, longest=40)
-    if not found:
-        raise ParleyError(
-            f"There is no session that begins with {said}; `parley sessions list` shows them."
-        )
-    named = ", ".join(record.id for record in found[:_MOST_NAMED])
-    more = ", and others" if len(found) > _MOST_NAMED else ""
-    raise ParleyError(f"Several sessions begin with {said}: {named}{more}; give more of the id.")
-
-
-def _write(file: Path, text: str, *, force: bool) -> None:
-    """A file for its owner alone. One that is there stays as it is unless `force` is given."""
-    if file.is_dir():
-        fail(f"{file} is a directory; name a file in it.")
-    if force:
-        from parley.config.files import replace_text
-
-        replace_text(file, text, private=True)
-        return
-    try:
-        descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    except FileExistsError:
-        fail(f"{file} is there already; choose another name, or overwrite it with --force.")
-    except OSError as error:
-        fail(f"{file} cannot be written: {error.strerror}.")
-    try:
-        with os.fdopen(descriptor, "w", encoding="utf-8") as opened:
-            opened.write(text)
-    except OSError as error:
-        file.unlink(missing_ok=True)
-        fail(f"{file} cannot be written: {error.strerror}.")
 
 
 def _print_json(value: object) -> None:

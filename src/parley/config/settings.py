@@ -19,6 +19,7 @@ from parley.config.hands import (
     TerminalSettings,
     WebSettings,
 )
+from parley.config.memory import MemorySettings
 from parley.config.people import PlanSettings
 from parley.config.surfaces import SurfaceSettings, WebhookSettings
 
@@ -47,6 +48,7 @@ DEFAULT_TOOLS: Final = (
     "delegate_task",
     "edit_file",
     "mcp",
+    "memory",
     "now",
     "process",
     "read_file",
@@ -319,6 +321,7 @@ class Settings(Section):
     agent: AgentSettings = AgentSettings()
     gateway: GatewayConfig = GatewayConfig()
     sessions: SessionSettings = SessionSettings()
+    memory: MemorySettings = MemorySettings()
     terminal: TerminalSettings = TerminalSettings()
     web: WebSettings = WebSettings()
     mcp: dict[str, McpServerSettings] = Field(

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from parley.agent.hands import Delegated
+from parley.agent.hands import Delegated, MemoryHand
 from parley.agent.processes import Processes
 from parley.agent.tools.base import ToolError
 from parley.gateway.background import Background
@@ -62,6 +62,7 @@ class TurnHands:
         self._claim = running.claim
         self._source = source
         self.can_clarify = asks and running.request is None
+        self.memory: MemoryHand | None = None
 
     @property
     def processes(self) -> Processes:

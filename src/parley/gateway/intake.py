@@ -91,6 +91,7 @@ class Intake:
         commands: Commands,
         people: People,
         is_archived: Callable[[str], bool],
+        arrived: Callable[[str], None],
         busy: Literal["steer", "queue", "interrupt"],
         tally: Tally,
     ) -> None:
@@ -100,6 +101,7 @@ class Intake:
         self._commands = commands
         self._people = people
         self._is_archived = is_archived
+        self._arrived = arrived
         self._busy = busy
         self._tally = tally
         self._queued: dict[str, asyncio.Task[None]] = {}
@@ -107,6 +109,7 @@ class Intake:
     async def admit(self, message: InboundMessage, *, lane: str | None = None) -> Receipt:
         """With `lane`: what comes by itself goes to the conversation that began it."""
         arrival = self._arrival(message, lane)
+        self._arrived(arrival.lane)
         receipt = await self._lanes.submit(
             arrival.lane,
             arrival.dedupe,
@@ -127,6 +130,8 @@ class Intake:
     ) -> list[Receipt]:
         """All of them and the marks in one transaction; commands are answered after that."""
         arrivals = [self._arrival(message) for message in messages]
+        for arrival in arrivals:
+            self._arrived(arrival.lane)
         receipts = await self._lanes.submit_all(arrivals, marks)
         for arrival, receipt in zip(arrivals, receipts, strict=True):
             try:

@@ -40,14 +40,16 @@ class RunningTurn:
     """A turn while it runs: its rows, fenced, and what it has said so far."""
 
     __slots__ = (
-        *("_lanes", "_word", "claim", "known", "listens", "messages", "more", "request", "said"),
-        "usage",
+        *("_lanes", "_word", "answers", "chosen", "claim", "known", "listens", "messages", "more"),
+        *("request", "said", "trimmed", "usage"),
     )
 
     def __init__(self, lanes: Lanes, claim: Claim) -> None:
         self._lanes = lanes
         self.claim = claim
-        self.messages = list(claim.messages)
+        self.messages = claim.messages
+        self.answers = _ids_of(claim.messages)
+        """The platform's ids of the messages it answers: those it began with, and took in."""
         self.said: list[str] = []
         self.usage: Usage | None = None
         self.more = claim.more
@@ -58,6 +60,10 @@ class RunningTurn:
         if claim.attempt <= 1:
             self.known.set()
         self._word: asyncio.Event | None = None
+        self.chosen: tuple[str | None, str | None] = (None, None)
+        """The provider and the model that were chosen for its session."""
+        self.trimmed = False
+        """Its history did not fit any more."""
         # A request has its turn alone, so it is the first message's or nobody's.
         self.request = claim.messages[0].message.request if claim.messages else None
 
@@ -107,6 +113,7 @@ class RunningTurn:
         self.more = False
         taken = await until_stored(lambda: self._lanes.store.absorb(self.claim))
         self.messages += taken
+        self.answers += _ids_of(taken)
         return taken
 
     async def step(self, messages: Sequence[ChatMessage], usage: Usage | None = None) -> None:
@@ -121,6 +128,10 @@ class RunningTurn:
         if committed.more:
             self._lanes.look_again()
         return committed.handed
+
+
+def _ids_of(messages: Sequence[InboxMessage]) -> tuple[str, ...]:
+    return tuple([taken.message.event_id for taken in messages])
 
 
 Handler = Callable[[RunningTurn], Awaitable[None]]

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import Final, TypeVar
 
-from parley.agent.person import Plan, UserSettings
+from parley.agent.person import Plan, Soul, UserSettings
 from parley.config.settings import Settings
 from parley.gateway.owners import Owners
 from parley.protocol import SessionSource, person_of
+from parley.sessions.key import parse_session_key
 from parley.storage.contract import Store
 from parley.storage.people import User
 
-__all__ = ["People"]
+__all__ = ["People", "settings_in"]
 
 _KNOWN: Final = 4_096
 _SECONDS: Final = 5.0
@@ -80,6 +82,12 @@ class People:
     def _has_plan(self, person: str) -> bool:
         platform = person.partition(":")[0]
         return platform not in _WITHOUT_PLAN and not self._owners.is_owner(person)
+
+
+def settings_in(lane: str, source: SessionSource, theirs: UserSettings) -> UserSettings:
+    """What a person has set, as it holds there: their wishes are not for all who share a lane."""
+    is_shared = source.chat_type != "dm" and parse_session_key(lane).participant is None
+    return replace(theirs, soul=Soul()) if is_shared else theirs
 
 
 def _keep(known: dict[K, V], key: K, value: V) -> None:

@@ -7,12 +7,13 @@ what is remembered still holds; then only what came since is read.
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from parley.protocol import HistoryEntry
 from parley.storage.contract import Claim, Entry, Recall, Store
 
-__all__ = ["Memories", "Remembered"]
+__all__ = ["Histories", "Remembered"]
 
 _MOST_BYTES = 16_000_000
 _EACH = 600  # besides the words; an entry was measured to take some 300, a session a little more
@@ -20,12 +21,18 @@ _EACH = 600  # besides the words; an entry was measured to take some 300, a sess
 
 @dataclass(frozen=True, slots=True)
 class Remembered:
-    """A session as a turn sees it: what was said before it, and what it has said itself."""
+    """A session as a turn sees it: what was said before it, and what it has said itself.
+
+    `summary` stands for what was said before the history; `versions` are those of the places
+    that were asked for.
+    """
 
     provider: str | None
     model: str | None
     history: tuple[HistoryEntry, ...]
     progress: tuple[Entry, ...]
+    summary: str = ""
+    versions: tuple[int, ...] = ()
 
 
 @dataclass(slots=True)
@@ -36,7 +43,7 @@ class _Kept:
     bytes: int
 
 
-class Memories:
+class Histories:
     """The histories of the sessions used last, bounded in size."""
 
     def __init__(self, store: Store, *, most_bytes: int = _MOST_BYTES) -> None:
@@ -45,16 +52,20 @@ class Memories:
         self._kept: OrderedDict[str, _Kept] = OrderedDict()
         self._bytes = 0
 
-    async def of(self, claim: Claim) -> Remembered:
+    async def of(self, claim: Claim, places: Sequence[str] = ()) -> Remembered:
         """Everything before the claimed turn, and what there is of the turn already."""
         kept = self._kept.get(claim.session)
         if kept is None:
-            found = await self._store.recall(claim.session)
+            found = await self._store.recall(claim.session, places=places)
         else:
-            found = await self._store.recall(claim.session, revision=kept.revision, since=kept.last)
+            found = await self._store.recall(
+                claim.session, revision=kept.revision, since=kept.last, places=places
+            )
         history = self._history(claim, kept, found)
         progress = tuple(entry for entry in found.entries if entry.turn == claim.turn)
-        return Remembered(found.provider, found.model, history, progress)
+        return Remembered(
+            found.provider, found.model, history, progress, found.summary, found.versions
+        )
 
     def _history(self, claim: Claim, kept: _Kept | None, found: Recall) -> tuple[HistoryEntry, ...]:
         before = () if kept is None or found.whole else kept.history

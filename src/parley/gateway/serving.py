@@ -28,6 +28,7 @@ from parley.gateway.intake import Intake
 from parley.gateway.lanes import Lanes
 from parley.gateway.live import Live
 from parley.gateway.mailbox import GatewayMailbox
+from parley.gateway.memory import Remembering
 from parley.gateway.owners import Owners
 from parley.gateway.people import People
 from parley.gateway.persist import until_stored
@@ -121,6 +122,19 @@ class Serving:
         self._people = People(parts.store, settings, owners)
         self._chats = Chats(parts.store, self._sessions, self._deliveries)
         self._mailbox = GatewayMailbox(parts.store, self._deliveries, owner=owner)
+        self._memory = None
+        if settings.memory.enabled:
+            self._memory = Remembering(
+                profile,
+                settings,
+                store=parts.store,
+                backend=parts.backend,
+                lanes=self._lanes,
+                deliveries=self._deliveries,
+                people=self._people,
+                budget=budget,
+                owner=owner,
+            )
         self._commands = Commands(
             Reach(
                 sessions=self._sessions,
@@ -136,6 +150,7 @@ class Serving:
                 chats=self._chats,
                 menu=Menu(profile, settings),
                 models=parts.backend.models,
+                memory=self._memory,
             )
         )
         self.intake = Intake(
@@ -145,6 +160,7 @@ class Serving:
             commands=self._commands,
             people=self._people,
             is_archived=self._chats.is_archived,
+            arrived=self._arrived,
             busy=settings.gateway.busy,
             tally=tally,
         )
@@ -170,6 +186,7 @@ class Serving:
             people=self._people,
             chats=self._chats,
             budget=budget,
+            memory=self._memory,
             steers=settings.gateway.busy == "steer",
             tally=tally,
         )
@@ -188,6 +205,11 @@ class Serving:
 
     async def welcome(self, source: SessionSource, event_id: str) -> None:
         await self._commands.welcome(source, event_id)
+
+    def _arrived(self, lane: str) -> None:
+        """Somebody speaks: whoever tends memory steps aside."""
+        if self._memory is not None:
+            self._memory.consolidator.record_activity(lane)
 
     @property
     def store(self) -> Store:
@@ -253,6 +275,7 @@ class Serving:
                 DeliveryNote(found.id, found.lane, found.state, found.text)
                 for found in (*health.unsure, *health.dead)
             ),
+            notes=self._memory.notes if self._memory is not None else (),
             tally=replace(self._tally),
         )
 
@@ -279,11 +302,15 @@ class Serving:
                 asyncio.create_task(self._keep("tasks", tasks)),
                 asyncio.create_task(self._keep("deliveries", self._deliveries.serve)),
             ]
+            if self._memory is not None:
+                await self._memory.start()
             self._lanes.look_again()
             self._task_lanes.look_again()
 
     async def drain(self, seconds: float) -> None:
         with profile_scope(self.profile):
+            if self._memory is not None:
+                await self._memory.stop()
             left = await asyncio.gather(self._lanes.drain(seconds), self._task_lanes.drain(seconds))
             interrupted = sum(left)
             if interrupted:

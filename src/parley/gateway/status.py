@@ -58,6 +58,8 @@ class ProfileStatus:
     undelivered: int = 0
     surfaces: tuple[SurfaceStatus, ...] = ()
     doubtful: tuple[DeliveryNote, ...] = ()
+    notes: tuple[str, ...] = ()
+    """What somebody should see to, though it serves."""
     tally: Tally = field(default_factory=Tally)
 
     @property

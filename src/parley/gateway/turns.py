@@ -7,10 +7,10 @@ import logging
 from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from parley.agent.budget import Budget, Purse
-from parley.agent.person import Soul, UserSettings
+from parley.agent.person import UserSettings
 from parley.agent.prompt import unanswered_calls
 from parley.backends.base import Backend, Turn
 from parley.gateway.approvals import Approvals, TurnAsk
@@ -20,10 +20,11 @@ from parley.gateway.given import history_for
 from parley.gateway.hands import Lender
 from parley.gateway.lanes import RunningTurn
 from parley.gateway.live import Live, TurnEnded, TurnStarted
-from parley.gateway.people import People
+from parley.gateway.people import People, settings_in
 from parley.gateway.persist import until_stored
-from parley.gateway.recall import Memories
+from parley.gateway.recall import Histories
 from parley.gateway.tally import Tally
+from parley.memory.places import NOWHERE
 from parley.profiles import Profile
 from parley.protocol import (
     Attachment,
@@ -38,8 +39,10 @@ from parley.protocol import (
     Usage,
 )
 from parley.sessions.context import bound_turn
-from parley.sessions.key import parse_session_key
-from parley.storage.contract import Claim, Draft, LeaseLost, Store, StoreClosed, StoreError, TurnEnd
+from parley.storage.contract import Draft, LeaseLost, Store, StoreClosed, StoreError, TurnEnd
+
+if TYPE_CHECKING:
+    from parley.gateway.memory import Remembering
 
 __all__ = ["TurnRunner"]
 
@@ -64,12 +67,14 @@ class TurnRunner:
         people: People,
         chats: Chats,
         budget: Budget,
+        memory: Remembering | None,
         steers: bool,
         tally: Tally,
     ) -> None:
         self._profile = profile
         self._store = store
-        self._memories = Memories(store)
+        self._histories = Histories(store)
+        self._memory = memory
         self._backend = backend
         self._live = live
         self._deliveries = deliveries
@@ -93,6 +98,8 @@ class TurnRunner:
                 ending = await self._answer(running)
             ending = await self._finish(running, ending)
             ended = TurnEnded(ending=ending, usage=running.usage)
+            if self._memory is not None:
+                self._memory.turn_over(running, ending.usage)
         finally:
             running.known.set()
             self._approvals.turn_over(claim)
@@ -101,17 +108,18 @@ class TurnRunner:
             self._tell(running, ended)
 
     async def _answer(self, running: RunningTurn) -> Final | Failed:
-        claim = running.claim
+        claim, payer = running.claim, running.claim.payer
+        theirs = await self._people.settings_of(payer.user)
         purse = Purse(
             self._store,
             self._budget,
-            payer=claim.payer,
+            payer=payer,
             turn=claim.turn,
             owner=claim.owner,
-            plan=await self._people.plan_of(claim.payer.user),
+            plan=theirs.plan,
         )
         try:
-            turn = await self._read(running, purse)
+            turn = await self._read(running, purse, theirs)
         finally:
             running.known.set()
         bound = bound_turn(
@@ -123,7 +131,9 @@ class TurnRunner:
         )
         try:
             with bound:
-                return await self._follow(running, turn, purse)
+                ending = await self._follow(running, turn, purse)
+                running.chosen = (turn.provider, turn.model)
+                return ending
         except (LeaseLost, asyncio.CancelledError):
             raise
         except Exception as error:  # noqa: BLE001 - supervisor: a backend's fault ends its turn only
@@ -131,16 +141,20 @@ class TurnRunner:
             sentence = "Something went wrong inside Parley; the log has the details."
             return Failed(sentence, cause=repr(error))
 
-    async def _read(self, running: RunningTurn, purse: Purse) -> Turn:
-        claim = running.claim
-        remembered = await self._memories.of(claim)
+    async def _read(self, running: RunningTurn, purse: Purse, theirs: UserSettings) -> Turn:
+        claim, memory, request = running.claim, self._memory, running.request
         # Whose turn it is was decided at admission; its row may be older than the profile's name.
         source = replace(claim.source, profile=self._profile.name)
+        places = NOWHERE if memory is None else memory.places(claim.lane, source, request)
+        remembered = await self._histories.of(claim, places.read)
         surface = self._deliveries.surface(source)
-        request = running.request
-        history = remembered.history
+        history, summary = remembered.history, remembered.summary
         if request is not None:
             history = history_for(history, request.earlier, whole=request.whole)
+            if history is not remembered.history:  # the program tells it all by itself
+                summary = ""
+            if memory is not None and source.platform == "api":
+                await memory.note_place(claim.session, places)
         asks = surface is not None and surface.can_ask if request is None else request.can_ask
 
         async def steer() -> tuple[ChatMessage, ...]:
@@ -155,6 +169,7 @@ class TurnRunner:
 
         progress = tuple(entry.message for entry in remembered.progress)
         hands = self._lender.to(running, source, asks=asks)
+        hands.memory = None if memory is None else memory.hand(running, places)
         if claim.attempt > 1:
             await hands.listen_again(unanswered_calls(progress))
         return Turn(
@@ -180,17 +195,11 @@ class TurnRunner:
             hands=hands,
             purse=purse if purse.is_limited else None,
             sends_files=surface is not None and surface.sends_files,
-            person=await self._person_of(claim),
+            person=settings_in(claim.lane, claim.source, theirs),
+            summary=summary,
+            memory="" if memory is None else await memory.block(places, remembered.versions),
             thread=partial(self._chats.thread, claim.lane, claim.session, source),
         )
-
-    async def _person_of(self, claim: Claim) -> UserSettings:
-        """What whoever is answered has set; their wishes are not for all who share a lane."""
-        theirs = await self._people.settings_of(claim.payer.user)
-        is_shared = (
-            claim.source.chat_type != "dm" and parse_session_key(claim.lane).participant is None
-        )
-        return replace(theirs, soul=Soul()) if is_shared else theirs
 
     async def _follow(self, running: RunningTurn, turn: Turn, purse: Purse) -> Final | Failed:
         """Take the backend's events as they come; each step is durable before the next."""
@@ -207,6 +216,7 @@ class TurnRunner:
                         self._count(running, usage)
                         running.said.clear()
                     case HistoryTrimmed(keep_from=keep_from) if keep_from:
+                        running.trimmed = True
                         move = partial(self._store.move_window, turn.session_id, keep_from)
                         await until_stored(move)
                     case Final(usage=usage) | Failed(usage=usage):
@@ -275,7 +285,7 @@ class TurnRunner:
             source=claim.source,
             text=text,
             kind=kind,
-            answers=tuple(taken.message.event_id for taken in running.messages),
+            answers=running.answers,
             handover=self._deliveries.knows_repeats(claim.source),
             attachments=attachments,
         )
@@ -283,10 +293,8 @@ class TurnRunner:
 
     def _tell(self, running: RunningTurn, event: TurnEvent | TurnStarted | TurnEnded) -> None:
         claim = running.claim
-        # A reply answers what its turn began with, and what it took in on the way.
-        answers = tuple(taken.message.event_id for taken in running.messages)
         self._live.publish(
             *(claim.lane, claim.turn, claim.source, event, running.request),
             session=claim.session,
-            answers=answers,
+            answers=running.answers,
         )

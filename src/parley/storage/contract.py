@@ -21,6 +21,7 @@ from parley.protocol import (
     person_of,
 )
 from parley.storage.hands import HandsStore, Job, Payer, Scope, Work
+from parley.storage.memory import MemoryStore
 from parley.storage.people import PeopleStore
 
 __all__ = [
@@ -157,6 +158,8 @@ class Recall:
     """What a turn needs of its session: who was chosen to answer, and what was said.
 
     With `since`, only the entries after that one, when what was before them still holds.
+    `summary` stands for what was said before the first of them; `versions` are those of the
+    places that were asked for.
     """
 
     provider: str | None
@@ -164,6 +167,8 @@ class Recall:
     revision: int
     entries: tuple[Entry, ...]
     whole: bool
+    summary: str = ""
+    versions: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -432,7 +437,7 @@ class StoreHealth:
     fault: str | None = None
 
 
-class Store(HandsStore, PeopleStore, Protocol):
+class Store(HandsStore, PeopleStore, MemoryStore, Protocol):
     """Everything durable of one profile."""
 
     on_notice: Callable[[str], None] | None
@@ -531,7 +536,9 @@ class Store(HandsStore, PeopleStore, Protocol):
     async def transcript(self, session: str, *, whole: bool = False) -> list[Entry]:
         """The session's entries from where its window starts, without undone turns."""
 
-    async def recall(self, session: str, *, revision: int = -1, since: int = 0) -> Recall:
+    async def recall(
+        self, session: str, *, revision: int = -1, since: int = 0, places: Sequence[str] = ()
+    ) -> Recall:
         """The transcript as a prompt needs it; at the same `revision` only what came `since`."""
 
     async def move_window(self, session: str, keep_from: int) -> None: ...

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from parley.agent.hands import Delegated
+from parley.agent.hands import Delegated, MemoryHand
 from parley.agent.tools import Tool, ToolContext, ToolResult
 from parley.protocol import InboundMessage, SessionSource, ToolCall
 from parley.storage.hands import Conversation, FoundEntry, Job, JobRecord, Work, WorkKind
@@ -34,6 +34,7 @@ class SmallHands:
     answers: bool = True
     tasks: list[tuple[str, str, Sequence[str] | None, bool]] = field(default_factory=list)
     outcome: Delegated = field(default_factory=lambda: Delegated("", "42"))
+    memory: MemoryHand | None = None
 
     @property
     def processes(self) -> Processes:

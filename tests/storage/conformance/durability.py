@@ -127,7 +127,7 @@ class DurabilityPromises:
         result = ChatMessage("tool", "ok", (), "1", "read_file", note="unknown-outcome")
         await store.step(claim, [asked, result])
         entries = await store.transcript(claim.session)
-        said = ChatMessage("user", message.text, attachments=(picture,))
+        said = ChatMessage("user", message.text, attachments=(picture,), note="internal")
         assert [entry.message for entry in entries] == [said, asked, result]
 
     @settings(

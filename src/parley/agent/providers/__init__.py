@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from parley.agent.providers.local.pool import ModelPool
     from parley.config.settings import ProviderSettings, Settings
 
-__all__ = ["build_provider", "key_variable", "provider_names"]
+__all__ = ["build_provider", "is_local", "key_variable", "provider_names"]
 
 _Kind: TypeAlias = Literal["openai", "anthropic", "local"]
 Secret: TypeAlias = Callable[[str], str | None]
@@ -47,6 +47,13 @@ _UNKNOWN_WINDOW = 32_768
 def provider_names(settings: Settings) -> tuple[str, ...]:
     """Every name that may stand in `model.provider`: the built-in ones, then the settings' own."""
     return (*_BUILT_IN, *(name for name in settings.providers if name not in _BUILT_IN))
+
+
+def is_local(settings: Settings, name: str | None) -> bool:
+    """Whether the provider `name`, or else the one of the settings, is a model on this machine."""
+    name = name or settings.model.provider
+    entry, built_in = settings.providers.get(name), _BUILT_IN.get(name)
+    return (entry is not None or built_in is not None) and _kind(entry, built_in) == "local"
 
 
 def key_variable(settings: Settings, name: str) -> str:

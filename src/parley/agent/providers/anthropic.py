@@ -76,7 +76,8 @@ class AnthropicProvider(RemoteProvider):
 
     def _payload(self, request: ModelRequest, files: Loaded | None = None) -> bytes:
         limit = output_limit(request.max_output_tokens, self._max_output_tokens)
-        body: JsonObject = {"model": self._model, "max_tokens": limit or _DEFAULT_OUTPUT_TOKENS}
+        usual = min(_DEFAULT_OUTPUT_TOKENS, self._context_window // 4)
+        body: JsonObject = {"model": self._model, "max_tokens": limit or usual}
         if request.tools:
             body["tools"] = render_tools(request.tools)
         if request.system.strip():

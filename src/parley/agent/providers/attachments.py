@@ -10,7 +10,7 @@ import os
 import re
 import stat
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 from parley.protocol import Attachment, ChatMessage
@@ -24,6 +24,7 @@ __all__ = [
     "Takes",
     "has_files",
     "is_picture",
+    "is_text",
     "last_question",
     "load_attachments",
     "named",
@@ -59,6 +60,10 @@ class Takes:
     pictures: bool = False
     documents: frozenset[str] = frozenset()
     text_bytes: int = 200_000
+
+    def within(self, window: int) -> Takes:
+        """A text of so many bytes takes a quarter of the window, or a little more."""
+        return replace(self, text_bytes=min(self.text_bytes, window))
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +106,10 @@ def has_files(messages: Sequence[ChatMessage]) -> bool:
 
 def is_picture(one: Attachment) -> bool:
     return _kind(one) == "picture"
+
+
+def is_text(one: Attachment) -> bool:
+    return _kind(one) == "text"
 
 
 def last_question(messages: Sequence[ChatMessage]) -> int:

@@ -104,7 +104,8 @@ class RemoteProvider(ABC):
         return await asyncio.to_thread(self._read_and_encode, request, since)
 
     def _read_and_encode(self, request: ModelRequest, since: int) -> bytes:
-        return self._payload(request, load_attachments(request.messages, self._takes, since=since))
+        takes = self._takes.within(self._context_window)
+        return self._payload(request, load_attachments(request.messages, takes, since=since))
 
     def _may_do_with_last(self, request: ModelRequest, error: ProviderError) -> bool:
         """Whether the files of earlier messages may be what was refused.

@@ -15,8 +15,8 @@ _UNTOLD = frozenset({"title", "minLength", "maxLength", "maxItems"})
 class Arguments(BaseModel):
     """Unknown fields are refused; the schema is one plain object, without what costs tokens only.
 
-    A field that may be None is told by the type that it has when given. How long a text or a
-    list may be is told when it is too long.
+    A field that may be None is told by the type that it has when given, a switch is off when it is
+    not. How long a text or a list may be is told when it is too long.
     """
 
     model_config = ConfigDict(extra="forbid", str_strip_whitespace=True)
@@ -45,5 +45,7 @@ def _plain(value: Any, known: Mapping[str, Any]) -> Any:
         if key == "properties"
         else _plain(item, known)
         for key, item in value.items()
-        if key not in _UNTOLD and item not in (None, "")
+        if key not in _UNTOLD
+        and item not in (None, "")
+        and not (key == "default" and item is False)
     }

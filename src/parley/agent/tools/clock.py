@@ -5,16 +5,15 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
+from parley.agent.tools.arguments import Arguments
 from parley.agent.tools.base import ToolContext, ToolError, tool
 
 __all__ = ["now"]
 
 
-class NowArguments(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
+class NowArguments(Arguments):
     timezone: str | None = Field(
         default=None, description="such as Europe/Paris; the machine's own if left out"
     )

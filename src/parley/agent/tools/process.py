@@ -8,9 +8,10 @@ import re
 import time
 from typing import TYPE_CHECKING, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
 
 from parley.agent.foreign import in_code
+from parley.agent.tools.arguments import Arguments
 from parley.agent.tools.base import Tool, ToolContext, ToolError, Wanted
 from parley.agent.tools.lent import lent_hands
 from parley.agent.tools.risks import visible
@@ -27,8 +28,8 @@ _LONGEST_WAIT = 600.0
 _ESCAPES = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]{0,1000}(\x07|\x1b\\)?|[@-Z\\^_])")
 
 
-class ProcessArguments(BaseModel):
-    model_config = ConfigDict(extra="forbid")
+class ProcessArguments(Arguments):
+    model_config = ConfigDict(str_strip_whitespace=False)  # what is written is meant as it is
 
     action: Literal["list", "poll", "log", "wait", "kill", "write"]
     process_id: str | None = None

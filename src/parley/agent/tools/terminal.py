@@ -9,9 +9,10 @@ import secrets
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
 
 from parley.agent.foreign import in_code
+from parley.agent.tools.arguments import Arguments
 from parley.agent.tools.base import Tool, ToolContext, ToolError, Wanted
 from parley.agent.tools.lent import lent_hands
 from parley.agent.tools.process import process_tool, shown
@@ -38,8 +39,10 @@ _NO_DELIVERY = (
 Pattern = Annotated[str, Field(min_length=1, max_length=200)]
 
 
-class TerminalArguments(BaseModel):
-    model_config = ConfigDict(extra="forbid")
+class TerminalArguments(Arguments):
+    model_config = ConfigDict(
+        str_strip_whitespace=False
+    )  # a person is asked about these very words
 
     command: str
     background: bool = False

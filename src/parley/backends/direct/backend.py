@@ -11,7 +11,7 @@ from contextlib import aclosing
 from dataclasses import dataclass
 
 from parley.agent.providers.http import encode
-from parley.backends.base import Mailbox, Turn
+from parley.backends.base import Mailbox, Standing, Turn
 from parley.backends.direct.dial import AgentSessionConfig, Dialer
 from parley.backends.direct.events import AgentEvent, BadFrame, Callback, End, FileSent, Question
 from parley.backends.direct.faults import (
@@ -95,6 +95,10 @@ class DirectBackend:
         """How many connections are held between turns."""
         return self._threads.open_lines
 
+    @property
+    def calibration(self) -> None:
+        return None
+
     def about(self) -> str:
         return FarAgent(self._dialer.shown).name
 
@@ -109,6 +113,12 @@ class DirectBackend:
 
     def warm(self) -> None:
         return
+
+    def remembers(self, platform: str) -> bool:
+        return False
+
+    async def prefix(self, standing: Standing) -> None:
+        return None
 
     async def close(self) -> None:
         await self._threads.close()

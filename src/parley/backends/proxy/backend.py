@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from parley.agent.providers.connections import read_last_bytes
 from parley.agent.providers.http import encode
-from parley.backends.base import Mailbox, Turn
+from parley.backends.base import Mailbox, Standing, Turn
 from parley.backends.proxy.approvals import Approvals
 from parley.backends.proxy.client import RemoteServer
 from parley.backends.proxy.ending import ending_of
@@ -67,6 +67,10 @@ class ProxyBackend:
     def models(self) -> None:
         return None
 
+    @property
+    def calibration(self) -> None:
+        return None
+
     def about(self) -> str:
         return FarEnd(self._server.shown).name
 
@@ -75,6 +79,12 @@ class ProxyBackend:
 
     def warm(self) -> None:
         return
+
+    def remembers(self, platform: str) -> bool:
+        return False
+
+    async def prefix(self, standing: Standing) -> None:
+        return None
 
     async def close(self) -> None:
         await self._server.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
 
 from parley.agent.budget import Budget
 from parley.agent.menu import Menu
@@ -20,7 +21,11 @@ from parley.protocol import SessionSource, person_of
 from parley.sessions.store import SessionStore
 from parley.storage.contract import Effect, Nothing, Outcome, Said, SessionRecord, Store
 
-__all__ = ["Command", "CommandCall", "Reach", "Reply", "count"]
+if TYPE_CHECKING:
+    from parley.memory.desk import MemoryDesk
+    from parley.memory.places import Places
+
+__all__ = ["Command", "CommandCall", "MemoryReach", "Reach", "Reply", "count"]
 
 
 def count(number: int, one: str, many: str | None = None) -> str:
@@ -28,9 +33,27 @@ def count(number: int, one: str, many: str | None = None) -> str:
     return f"{number} {one if number == 1 else many or one + 's'}"
 
 
+class MemoryReach(Protocol):
+    """What one profile remembers, as commands use it."""
+
+    @property
+    def desk(self) -> MemoryDesk: ...
+
+    def places(self, lane: str, source: SessionSource) -> Places: ...
+
+    def compact(self, lane: str, session: str, source: SessionSource, name: str) -> bool:
+        """Begin to fold a conversation; False when that is under way already.
+
+        What became of it is told later, once under `name`, where the surface can.
+        """
+
+
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """The parts of one profile that commands may look at and use."""
+    """The parts of one profile that commands may look at and use.
+
+    `memory` is None where nothing is remembered, or whoever answers does so by themselves.
+    """
 
     sessions: SessionStore
     store: Store
@@ -45,6 +68,7 @@ class Reach:
     chats: Chats
     menu: Menu
     models: ModelMenu | None
+    memory: MemoryReach | None
 
 
 @dataclass(frozen=True, slots=True)

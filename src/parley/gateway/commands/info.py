@@ -6,6 +6,7 @@ import time
 
 from parley.agent.budget import describe
 from parley.gateway.commands.base import CommandCall, Reply, count
+from parley.gateway.commands.memory import remembered_line
 from parley.protocol import ParleyError
 from parley.storage.contract import SetModel
 from parley.storage.hands import Payer
@@ -27,6 +28,9 @@ async def status(call: CommandCall) -> Reply:
     behind = len(await call.store.works(lane=call.lane))
     if behind:
         lines.append(f"{behind} running in the background here: `{call.verb}work`")
+    remembered = await remembered_line(call)
+    if remembered is not None:
+        lines.append(remembered)
     if health.unsure:
         lines.append(f"{len(health.unsure)} replies may not have arrived: `parley gateway status`")
     return Reply("\n".join(f"- {line}" for line in lines))

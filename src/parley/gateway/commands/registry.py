@@ -6,7 +6,16 @@ import difflib
 import re
 from typing import Final
 
-from parley.gateway.commands import chats, consent, conversation, info, person, work
+from parley.gateway.commands import (
+    chats,
+    consent,
+    conversation,
+    forgetting,
+    info,
+    memory,
+    person,
+    work,
+)
 from parley.gateway.commands.base import Command, CommandCall, Reply
 
 __all__ = ["COMMANDS", "looks_like_command", "read_command", "unknown"]
@@ -72,6 +81,23 @@ _GROUPS: Final[dict[str, tuple[Command, ...]]] = {
         ),
         Command(
             "soul", "how it is to be towards you", person.soul, "[name NAME|instructions …|clear]"
+        ),
+    ),
+    "Memory": (
+        Command(
+            "memory",
+            "what is remembered of you here",
+            memory.memory,
+            "[search|why|add|edit|log|show|undo …]",
+        ),
+        Command(
+            "forget",
+            "remove it for good; `words ID` blanks the messages too",
+            forgetting.forget,
+            "ID|WORDS|everything",
+        ),
+        Command(
+            "compact", "fold this conversation into a summary now", memory.compact, uses_chat=True
         ),
     ),
     "More": (

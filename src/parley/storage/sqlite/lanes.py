@@ -175,7 +175,8 @@ def _take(
         _take_earlier(db, message, begin)
         turn = db.execute(SQL["turn_add"], begin).lastrowid or 0
         db.execute(SQL["speaker_add"], begin)
-        db.execute(SQL["session_begin"], {"session": session, "at": now})
+        tend_at = None if source.platform == "task" else now
+        db.execute(SQL["session_begin"], {"session": session, "at": now, "tend_at": tend_at})
         _take_message(db, message, session=session, turn=turn, now=now)
         messages = (message,)
     db.execute(SQL["lane_lease"], {"lane": lane, "owner": owner})
@@ -223,8 +224,9 @@ def _take_message(
 ) -> None:
     db.execute(SQL["inbox_take"], {"id": taken.id, "turn": turn})
     message = taken.message
+    note = "internal" if message.internal else None
     said: Sequence[ChatMessage] = (
-        (ChatMessage("user", message.text, attachments=message.attachments),)
+        (ChatMessage("user", message.text, attachments=message.attachments, note=note),)
         if message.request is None
         else message.request.asked
     )

@@ -10,20 +10,33 @@ from parley.storage.hands import Conversation, FoundEntry
 from parley.storage.sqlite import rows
 from parley.storage.sqlite.queries import SQL
 
-__all__ = ["conversation_at", "conversations", "find", "forget", "holds", "index", "merge"]
+__all__ = [
+    "PAGES",
+    "conversation_at",
+    "conversations",
+    "find",
+    "forget",
+    "holds",
+    "index",
+    "is_made",
+    "merge",
+    "terms",
+    "words_of",
+]
 
 _MOST_OF_A_TEXT = 20_000
 _EXCERPT = 300
 _MOST_WORDS = 32
 _SHORTEST_BEGINNING = 3
-_PAGES = 200
+PAGES = 200
+"""As many are merged at a time."""
 
 
 def index(db: sqlite3.Connection, limit: int) -> bool:
     """Take the next entries in; whether more are left. Without FTS5 there is nothing to do."""
     last: int = db.execute(SQL["search_last"]).fetchone()[0]
     reach = db.execute(SQL["search_reach"], {"last": last, "limit": limit}).fetchone()
-    if not reach["entries"] or not (_is_made(db) or _make(db)):
+    if not reach["entries"] or not (is_made(db) or _make(db)):
         return False
     values = {"last": last, "reach": reach["last"], "most": _MOST_OF_A_TEXT}
     db.execute(SQL["search_add"], values)
@@ -31,7 +44,7 @@ def index(db: sqlite3.Connection, limit: int) -> bool:
     return bool(reach["entries"] == limit)
 
 
-def _is_made(db: sqlite3.Connection) -> bool:
+def is_made(db: sqlite3.Connection) -> bool:
     return db.execute(SQL["search_is_made"]).fetchone() is not None
 
 
@@ -49,13 +62,13 @@ def _make(db: sqlite3.Connection) -> bool:
 def find(
     db: sqlite3.Connection, query: str, *, person: str | None, lane: str | None, limit: int
 ) -> list[FoundEntry]:
-    words = _words(query)
+    words = words_of(query)
     if not words:
         return []
     values: dict[str, Any] = {"person": person, "lane": lane, "limit": limit}
-    if not _is_made(db):
+    if not is_made(db):
         return _find_plainly(db, words, values)
-    values["words"] = " ".join(_term(word) for word in words)
+    values["words"] = " ".join(terms(words))
     found = []
     # Excerpts are made of the best only: a common word is in every other line.
     for best in db.execute(SQL["search_best"], values).fetchall():
@@ -64,16 +77,19 @@ def find(
     return found
 
 
-def _words(query: str) -> list[str]:
+def words_of(query: str) -> list[str]:
     """What of the query can be looked for: each piece with a letter or a digit in it."""
     pieces = rows.storable(query.replace("\0", " ")).split()
     found = dict.fromkeys(piece for piece in pieces if any(sign.isalnum() for sign in piece))
     return list(found)[:_MOST_WORDS]
 
 
-def _term(word: str) -> str:
+def terms(words: list[str]) -> list[str]:
     """Quoted, a word is a word whatever is in it; with a star it may be the beginning of one."""
-    return '"' + word.replace('"', '""') + '"' + ("*" if len(word) >= _SHORTEST_BEGINNING else "")
+    return [
+        '"' + word.replace('"', '""') + '"' + ("*" if len(word) >= _SHORTEST_BEGINNING else "")
+        for word in words
+    ]
 
 
 def _find_plainly(
@@ -111,16 +127,16 @@ def holds(db: sqlite3.Connection, session: str) -> bool:
 
 def forget(db: sqlite3.Connection, session: str) -> None:
     """Take a session's words out of the index, while its entries are still there."""
-    if _is_made(db):
+    if is_made(db):
         db.execute(SQL["search_forget"], {"session": session})
 
 
 def merge(db: sqlite3.Connection, *, begin: bool) -> bool:
     """Let deleted words leave the file, a part at a time; whether more is to be done."""
-    if not _is_made(db):
+    if not is_made(db):
         return False
     before = db.total_changes
-    db.execute(SQL["search_merge"], {"pages": -_PAGES if begin else _PAGES})
+    db.execute(SQL["search_merge"], {"pages": -PAGES if begin else PAGES})
     return db.total_changes - before >= 2
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Sequence
 
 from parley.storage.contract import Entry, Recall, SessionRecord
-from parley.storage.sqlite import lanes, rows, search
+from parley.storage.sqlite import forgetting, lanes, memory_places, rows, search
 from parley.storage.sqlite.queries import SQL
 
 __all__ = ["by_prefix", "current", "delete", "listing", "recall", "transcript"]
@@ -27,6 +28,8 @@ _FORGOTTEN = (
     "notes",
     "chats",
     "beginnings",
+    "sources",
+    "commits",
     "entries",
     "turns",
     "session",
@@ -43,15 +46,28 @@ def transcript(db: sqlite3.Connection, session: str, *, whole: bool) -> list[Ent
     return [rows.entry(row) for row in db.execute(query, {"session": session})]
 
 
-def recall(db: sqlite3.Connection, session: str, *, revision: int, since: int) -> Recall:
+def recall(
+    db: sqlite3.Connection,
+    session: str,
+    *,
+    revision: int,
+    since: int,
+    places: Sequence[str] = (),
+) -> Recall:
     values = {"session": session, "since": since}
+    versions = memory_places.versions(db, places)
     found = db.execute(SQL["session_recall"], values).fetchone()
     if found is None:
-        return Recall(None, None, -1, (), whole=True)
+        return Recall(None, None, -1, (), whole=True, versions=versions)
     known = found["revision"] == revision
     read = db.execute(SQL["entries_since" if known else "entries"], values)
     entries = tuple(rows.entry(row) for row in read)
-    return Recall(found["provider"], found["model"], found["revision"], entries, whole=not known)
+    return Recall(
+        *(found["provider"], found["model"], found["revision"], entries),
+        whole=not known,
+        summary=found["summary"],
+        versions=versions,
+    )
 
 
 def listing(
@@ -76,6 +92,7 @@ def delete(db: sqlite3.Connection, session: str, *, now: float, requests: bool =
     if found is None:
         return False
     search.forget(db, session)
+    forgetting.retire_session(db, session)
     for name in _FORGOTTEN:
         if "request" in name and not requests:
             continue

@@ -11,7 +11,7 @@ from parley.storage.contract import Claim, LeaseLost
 from parley.storage.hands import Limit, Overrun, Payer, Reservation, Spent
 from parley.storage.sqlite.queries import SQL
 
-__all__ = ["count", "let_go", "reserve", "spent", "take_back", "write_off"]
+__all__ = ["count", "count_apart", "let_go", "reserve", "spent", "take_back", "write_off"]
 
 _KEPT = 40 * 86400.0
 
@@ -33,6 +33,28 @@ def count(db: sqlite3.Connection, held: Claim, usage: Usage, *, now: float) -> N
             "micros": usage.micros,
             "user": payer.user,
             "charged": None if payer.session == held.session else payer.session,
+            "at": now,
+        },
+    )
+
+
+def count_apart(
+    db: sqlite3.Connection, session: str, turn: int, usage: Usage, *, now: float
+) -> None:
+    """A call that nobody asked for was made for a session: it is of no person's plan."""
+    _enter(
+        db,
+        {
+            "session": session,
+            "turn": turn,
+            "provider": usage.provider,
+            "model": usage.model,
+            "input": usage.input_tokens,
+            "output": usage.output_tokens,
+            "cached": usage.cached_tokens,
+            "micros": usage.micros,
+            "user": None,
+            "charged": None,
             "at": now,
         },
     )

@@ -50,6 +50,7 @@ from parley.storage.sqlite import (
 from parley.storage.sqlite.arrivals import accept
 from parley.storage.sqlite.engine import Engine
 from parley.storage.sqlite.hands import SqliteHands
+from parley.storage.sqlite.memory import SqliteMemory
 from parley.storage.sqlite.migrate import open_migrated
 from parley.storage.sqlite.people import SqlitePeople
 from parley.storage.sqlite.queries import SQL
@@ -59,7 +60,7 @@ __all__ = ["SqliteStore"]
 _PATIENCE = 1.0
 
 
-class SqliteStore(SqliteHands, SqlitePeople):
+class SqliteStore(SqliteHands, SqlitePeople, SqliteMemory):
     """One profile's rows in one file. Make it with `open`."""
 
     def __init__(self, engine: Engine, *, rate_limit: RateLimit | None = None) -> None:
@@ -205,9 +206,11 @@ class SqliteStore(SqliteHands, SqlitePeople):
     async def transcript(self, session: str, *, whole: bool = False) -> list[Entry]:
         return await self._engine.read(lambda db: sessions.transcript(db, session, whole=whole))
 
-    async def recall(self, session: str, *, revision: int = -1, since: int = 0) -> Recall:
+    async def recall(
+        self, session: str, *, revision: int = -1, since: int = 0, places: Sequence[str] = ()
+    ) -> Recall:
         return await self._engine.read(
-            lambda db: sessions.recall(db, session, revision=revision, since=since)
+            lambda db: sessions.recall(db, session, revision=revision, since=since, places=places)
         )
 
     async def move_window(self, session: str, keep_from: int) -> None:

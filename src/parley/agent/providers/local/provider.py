@@ -165,8 +165,7 @@ class LocalProvider:
     async def _messages(self, request: ModelRequest, *, with_tools: bool) -> list[WireMessage]:
         files = None
         if has_files(request.messages):
-            # A text of so many bytes takes a quarter of the window, or a little more.
-            takes = Takes(text_bytes=min(self.context_window, Takes().text_bytes))
+            takes = Takes().within(self.context_window)
             files = await asyncio.to_thread(load_attachments, request.messages, takes)
         return wire_messages(request, with_tools=with_tools, files=files)
 

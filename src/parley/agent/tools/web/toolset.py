@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from parley.agent.foreign import fenced, one_line
+from parley.agent.tools.arguments import Arguments
 from parley.agent.tools.base import Tool, ToolContext, tool
 from parley.agent.tools.web.fetch import Fetched, Fetcher
 from parley.agent.tools.web.search import Found, make_searcher
@@ -19,16 +20,12 @@ _WINDOW: Final = 20_000
 _LONGEST_RESULT: Final = _WINDOW + 5_000
 
 
-class FetchArguments(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
+class FetchArguments(Arguments):
     url: str
     start: int = Field(default=0, ge=0, description="character to begin with")
 
 
-class SearchArguments(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
+class SearchArguments(Arguments):
     query: str = Field(min_length=1, max_length=400)
     count: int = Field(default=5, ge=1, le=10)
 

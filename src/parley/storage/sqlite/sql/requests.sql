@@ -89,9 +89,9 @@ SELECT id, lane, session, state FROM turn WHERE id = :turn;
 SELECT turn, body FROM entry WHERE session = :session ORDER BY id DESC;
 
 -- name: usage_backwards
--- What the calls in a session cost, the newest first.
+-- What the calls of a session's turns cost, the newest first; housekeeping is nobody's call.
 SELECT turn, provider, model, input_tokens, output_tokens, cached_tokens, micros FROM usage
-WHERE session = :session ORDER BY id DESC;
+WHERE session = :session AND user IS NOT NULL ORDER BY id DESC;
 
 -- name: session_is_empty
 -- Whether nothing was said in a session that still counts.

@@ -31,8 +31,8 @@ FROM session s LEFT JOIN lane l ON l.key = s.lane AND l.session = s.id
 WHERE s.id >= :prefix AND s.id < :beyond AND (:lane IS NULL OR s.lane = :lane) ORDER BY s.id LIMIT 20;
 
 -- name: session_begin
--- A turn begins in this session.
-UPDATE session SET updated_at = :at, turns = turns + 1 WHERE id = :session;
+-- A turn begins in this session; it is in line to be tended, unless it is a delegated task's.
+UPDATE session SET updated_at = :at, turns = turns + 1, tend_at = :tend_at WHERE id = :session;
 
 -- name: session_touch
 -- This session was used.
@@ -62,7 +62,7 @@ UPDATE session SET revision = revision + 1, updated_at = :at WHERE id = :session
 
 -- name: session_recall
 -- What a turn needs to know of its session.
-SELECT provider, model, revision FROM session WHERE id = :session;
+SELECT provider, model, revision, summary FROM session WHERE id = :session;
 
 -- name: entries_since
 -- The newest entries of a transcript, without what was undone.

@@ -1,0 +1,1 @@
+"""What Parley remembers of people and conversations, and how that is tended."""

@@ -1,0 +1,180 @@
+"""What a model made of a conversation, read with care: nothing it says is taken on trust. Pure."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from parley.agent.foreign import clean
+from parley.agent.providers.base import ModelReply
+from parley.memory.asking import KINDS, Task
+from parley.memory.secrets import looks_secret, without_secrets
+from parley.memory.words import shared, telling
+from parley.storage.memory import Line, NewFact
+
+__all__ = ["Answer", "Nonsense", "read_answer"]
+
+_MOST_FACTS = 50
+_MOST_SOURCES = 10
+_LONGEST_FACT = 500
+_LONGEST_TEXT = 200_000
+_MOST_TRIES = 200
+_CHARACTERS_A_WORD = 12
+_USUAL_CONFIDENCE = 0.7
+_THOUGHTS = re.compile(r"<think(?:ing)?>.*?</think(?:ing)?>", re.DOTALL | re.IGNORECASE)
+_NUMBER = re.compile(r"[0-9]{1,18}")
+_KEYS = frozenset(("facts", "forget", "summary"))
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    facts: tuple[NewFact, ...] = ()
+    forgets: tuple[int, ...] = ()
+    summary: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Nonsense:
+    """Nothing can be made of it. The `reason` holds none of its words."""
+
+    reason: str
+
+
+def read_answer(reply: ModelReply, task: Task) -> Answer | Nonsense:
+    """A fact without a receipt, or one that looks like a secret, is left out."""
+    if reply.tool_calls:
+        return Nonsense("it called a tool")
+    text = _THOUGHTS.sub("", reply.text[:_LONGEST_TEXT]).strip()
+    if not text:
+        return Nonsense("it was empty")
+    record = _object_in(text)
+    if record is None:
+        return Nonsense("it was no JSON object of the form that was asked for")
+    given = record.get("facts", [])
+    if not isinstance(given, list):
+        return Nonsense("its facts were no list")
+    summary = _summary(record.get("summary"), task) if task.fold else ""
+    if task.fold and not summary:
+        return Nonsense("it had no summary")
+    if not task.said:
+        return Answer(summary=summary)
+    forgets = _ids(record.get("forget"), _forgettable(task))
+    facts = tuple(_facts(given, task, without=forgets))
+    return Answer(facts, forgets, summary)
+
+
+# ── the object ────────────────────────────────────────────────────────────────────────────────
+
+
+def _object_in(text: str) -> dict[str, Any] | None:
+    """The last object in the text that has one of the keys; words may stand around it."""
+    decoder = json.JSONDecoder()
+    found: dict[str, Any] | None = (
+        {} if re.fullmatch(r"(```\w*\s*)?\{\s*\}(\s*```)?", text) else None
+    )
+    at = 0
+    for _ in range(_MOST_TRIES):
+        at = text.find("{", at)
+        if at < 0:
+            break
+        try:
+            value, at = decoder.raw_decode(text, at)
+        except (ValueError, RecursionError):
+            at += 1
+            continue
+        if isinstance(value, dict) and not _KEYS.isdisjoint(value):
+            found = value
+    return found
+
+
+def _summary(value: object, task: Task) -> str:
+    if isinstance(value, list):
+        value = "\n".join(line for line in value if isinstance(line, str))
+    if not isinstance(value, str):
+        return ""
+    most = task.words * _CHARACTERS_A_WORD
+    text = without_secrets(clean(value).strip())
+    if not _says_something(text):
+        return ""
+    if len(text) <= most:
+        return text
+    return text[:most].rpartition("\n")[0].strip() or text[:most]
+
+
+def _says_something(text: str) -> bool:
+    """More than the dots of the form that was shown to it."""
+    return any(sign.isalnum() for sign in text)
+
+
+# ── its facts ─────────────────────────────────────────────────────────────────────────────────
+
+
+def _facts(given: Sequence[object], task: Task, *, without: Collection[int]) -> Iterator[NewFact]:
+    known = {fact.id for fact in task.known} - set(without)
+    texts: set[str] = set()
+    for value in given:
+        fact = _fact(value, task.said, known) if isinstance(value, dict) else None
+        if fact is None or fact.text.casefold() in texts:
+            continue
+        texts.add(fact.text.casefold())
+        yield fact
+        if len(texts) == _MOST_FACTS:
+            return
+
+
+def _fact(value: dict[str, Any], said: Sequence[Line], known: Collection[int]) -> NewFact | None:
+    text, kind = value.get("text"), value.get("kind", "other")
+    confidence = value.get("confidence", _USUAL_CONFIDENCE)
+    if not isinstance(text, str) or not isinstance(kind, str):
+        return None
+    if isinstance(confidence, bool) or not isinstance(confidence, int | float):
+        return None
+    text = " ".join(clean(text).split())
+    text = text if len(text) <= _LONGEST_FACT else text[: _LONGEST_FACT - 1] + "…"
+    if not _says_something(text) or math.isnan(confidence) or looks_secret(text):
+        return None
+    sources = _sources(value.get("sources"), text, said)
+    if not sources:
+        return None
+    kind = kind.strip().lower()
+    return NewFact(
+        text=text,
+        kind=kind if kind in KINDS else "other",
+        confidence=float(min(max(confidence, 0), 1)),
+        sources=tuple(line.id for line in sources),
+        replaces=_ids(value.get("replaces"), known),
+        person=sources[0].person,
+        said_at=max(line.at for line in sources),
+    )
+
+
+def _sources(value: object, text: str, said: Sequence[Line]) -> list[Line]:
+    """Those it names; else the messages that have most of its words in them."""
+    by_id = {line.id: line for line in said}
+    named = [by_id[id] for id in _ids(value, by_id)]
+    if named:
+        return named[:_MOST_SOURCES]
+    words = telling(text)
+    scores = [(shared(words, line.message.text), line) for line in said]
+    most = max((score for score, _ in scores), default=0)
+    return [line for score, line in scores if score == most][:3] if most else []
+
+
+def _forgettable(task: Task) -> set[int]:
+    """Facts from the words of those who speak here: nobody takes back what another said."""
+    people = {line.person for line in task.said}
+    return {fact.id for fact in task.known if fact.person in people}
+
+
+def _ids(value: object, offered: Collection[int]) -> tuple[int, ...]:
+    values = value if isinstance(value, list) else [value]
+    found: dict[int, None] = {}
+    for each in values[:1_000]:
+        number = int(each) if isinstance(each, str) and _NUMBER.fullmatch(each) else each
+        if isinstance(number, int) and not isinstance(number, bool) and number in offered:
+            found[number] = None
+    return tuple(found)

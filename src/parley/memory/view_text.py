@@ -1,0 +1,251 @@
+"""What is remembered in a place as a page of Markdown, and what a hand changed in it. Pure."""
+
+from __future__ import annotations
+
+import datetime
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from parley.memory.secrets import looks_secret
+from parley.memory.wording import LONGEST, flat
+from parley.protocol import ParleyError
+from parley.storage.memory import PROFILE, Edit, Fact, NewFact
+from parley.storage.wording import normal_form
+
+__all__ = ["END", "Merged", "Unclear", "ViewLine", "ViewLines", "merge", "parse", "render"]
+
+END: Final = "<!-- end -->"
+"""The last line of a page: without it the page may have been cut off."""
+
+_HINT: Final = (
+    "<!-- Edit freely: change a line, remove it, or add one below a heading. "
+    "`[12]` is its number; leave it. -->"
+)
+_ITEM = re.compile(r"\s*(?:[-*+]|\d{1,2}[.)])(?:\s+(?P<rest>.*))?")
+_NUMBER = re.compile(r"\[(?P<id>\d{1,18})\](?:\s+|$)")
+_DATE = re.compile(r"(?:^|\s+)· \d{4}-\d\d-\d\d$")
+_RULE = re.compile(r"[\s*_=`~|:-]+")
+
+
+@dataclass(frozen=True, slots=True)
+class ViewLine:
+    """A line of a page. `id` is the number it bears, None when it has none."""
+
+    id: int | None
+    kind: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ViewLines:
+    """A page as it was read. `title` and `ended` say whether its first and last line are there."""
+
+    title: bool
+    ended: bool
+    lines: tuple[ViewLine, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Merged:
+    """What a hand changed, and what of it was left out and why, in sentences."""
+
+    edit: Edit
+    problems: tuple[str, ...] = ()
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self.edit.adds or self.edit.changes or self.edit.removes)
+
+
+class Unclear(ParleyError):
+    """A page that does not say what its hand meant: nothing is taken from it."""
+
+
+# ── writing ───────────────────────────────────────────────────────────────────────────────────
+
+
+def render(place: str, facts: Iterable[Fact]) -> str:
+    """The page of a place: by kind, and in a kind by number; a fact is one line."""
+    page = [f"# {_title(place)}", "", _HINT]
+    kind: str | None = None
+    for fact in sorted(facts, key=lambda fact: (_heading(fact.kind), fact.id)):
+        if _heading(fact.kind) != kind:
+            kind = _heading(fact.kind)
+            page += ["", f"## {kind}", ""]
+        page.append(f"- [{fact.id}] {flat(fact.text)} · {_day(fact.said_at)}")
+    return "\n".join((*page, "", END, ""))
+
+
+def _title(place: str) -> str:
+    if place == PROFILE:
+        return "What Parley remembers for everyone"
+    room, _, name = place.partition(":")
+    return f"What Parley remembers {'in' if room == 'chat' else 'of'} {flat(name)}"
+
+
+def _heading(kind: str) -> str:
+    return flat(kind) or "note"
+
+
+def _day(at: float) -> str:
+    try:
+        return datetime.datetime.fromtimestamp(at, datetime.UTC).strftime("%Y-%m-%d").zfill(10)
+    except (ValueError, OverflowError, OSError):
+        return "1970-01-01"
+
+
+# ── reading ───────────────────────────────────────────────────────────────────────────────────
+
+
+def parse(text: str) -> ViewLines:
+    """The lines of a page, however a person wrote them: any bullet, wrapped, or none at all."""
+    found: list[tuple[str, str]] = []
+    title = ended = False
+    kind = "note"
+    joins = comment = False  # whether the next line goes on with what this one says
+    for raw in text.replace("\r\n", "\n").replace("\r", "\n").split("\n"):
+        line = raw.strip()
+        if comment or line.startswith("<!--"):
+            ended = ended or line == END
+            comment = "-->" not in line
+            joins = False
+        elif line.startswith("# ") and not found:
+            title, joins = True, False
+        elif line.startswith("## "):
+            kind, joins = _heading(line[3:]), False
+        elif not line or line.startswith("#") or _RULE.fullmatch(line):
+            joins = False
+        elif item := _ITEM.fullmatch(raw):
+            found.append((kind, item["rest"] or ""))
+            joins = True
+        elif joins:
+            found[-1] = (kind, f"{found[-1][1]} {line}")
+        else:
+            found.append((kind, line))
+            joins = True
+    return ViewLines(title, ended, tuple(_line(kind, rest) for kind, rest in found))
+
+
+def _line(kind: str, rest: str) -> ViewLine:
+    rest = flat(rest)
+    number = _NUMBER.match(rest)
+    text = _DATE.sub("", rest[number.end() :] if number else rest)
+    return ViewLine(int(number["id"]) if number else None, kind, text)
+
+
+# ── merging ───────────────────────────────────────────────────────────────────────────────────
+
+
+def merge(bases: str | Sequence[str], edited: str, facts: Sequence[Fact]) -> Merged:
+    """What a hand changed since the page was written, to be done to the `facts` of its place.
+
+    `bases` is the page as it was written; or the few that it may have been, when nobody knows
+    which: then a line was changed only if it is so in none of them, and removed only if it was in
+    all. What changed in the store meanwhile and was not touched by the hand stays. Where both
+    changed a line the hand's words hold; what only the hand removed and the store changed stays.
+    """
+    pages = [parse(base) for base in ([bases] if isinstance(bases, str) else bases)]
+    before = [{line.id: line for line in page.lines if line.id is not None} for page in pages]
+    page = parse(edited)
+    _check_whole(page, pages)
+    known = {fact.id: fact for fact in facts}
+    kept, new = _sorted_out(page.lines, before, known)
+
+    problems: list[str] = []
+    changes: dict[int, NewFact] = {}
+    removes: list[int] = []
+    for id, line in kept.items():
+        fact = known.get(id)
+        if any(line == base.get(id) for base in before):
+            continue
+        if not line.text:
+            removes += [id] if fact is not None else []
+        elif fact is None:
+            new.append(line)
+        elif (line.kind, line.text) != (_heading(fact.kind), flat(fact.text)) and _is_fit(
+            line, problems
+        ):
+            changes[id] = NewFact(line.text, kind=_new_kind(line.kind, facts), person=fact.person)
+    for id, fact in known.items():
+        if id not in kept and before and all(_is_same(fact, base.get(id)) for base in before):
+            removes.append(id)
+
+    said = {normal_form(fact.text): fact.id for fact in facts}
+    adds: list[NewFact] = []
+    for line in new:
+        form = normal_form(line.text)
+        if form in said:  # a line whose number was lost is still that fact's
+            removes = [id for id in removes if id != said[form]]
+        elif line.text and _is_fit(line, problems):
+            said[form] = 0
+            adds.append(NewFact(line.text, kind=_new_kind(line.kind, facts)))
+    return Merged(Edit(tuple(adds), changes or None, tuple(sorted(removes))), tuple(problems))
+
+
+def _check_whole(page: ViewLines, pages: Sequence[ViewLines]) -> None:
+    """A page that was emptied or cut off by accident must not look like one with lines removed."""
+    ids = {line.id for line in page.lines}
+    lasts = [was.lines[-1] for was in pages if was.lines]
+    if not pages or len(lasts) < len(pages):
+        return
+    if not page.title and not any(line.id in ids for was in pages for line in was.lines):
+        raise Unclear("it holds nothing of what was written there")
+    if page.ended or not any(was.ended for was in pages):
+        return
+    tail = page.lines[-1] if page.lines else None
+    for last in lasts:
+        if last.id not in ids or (
+            tail is not None
+            and tail.id == last.id
+            and tail.text != last.text
+            and last.text.startswith(tail.text)
+        ):
+            raise Unclear(f"it seems to be cut off, for its last line `{END}` is missing")
+
+
+def _sorted_out(
+    lines: Sequence[ViewLine], before: Sequence[dict[int, ViewLine]], known: dict[int, Fact]
+) -> tuple[dict[int, ViewLine], list[ViewLine]]:
+    """Each numbered line of ours once, and what is new: lines without a number that is ours.
+
+    Of lines with the same number, one that was not changed is the fact's; the others are copies.
+    """
+    kept: dict[int, ViewLine] = {}
+    new: list[ViewLine] = []
+    for line in lines:
+        if line.id is None or not any(line.id in base for base in before):
+            fact = known.get(line.id) if line.id is not None else None
+            if fact is None or flat(fact.text) != line.text:
+                new.append(line)
+        elif line.id not in kept:
+            kept[line.id] = line
+        elif any(line == base.get(line.id) for base in before):
+            new.append(kept[line.id])
+            kept[line.id] = line
+        else:
+            new.append(line)
+    return kept, new
+
+
+def _is_same(fact: Fact, line: ViewLine | None) -> bool:
+    return line is not None and flat(fact.text) == line.text
+
+
+def _new_kind(heading: str, facts: Sequence[Fact]) -> str:
+    """The kind that a heading names, as it is written in the store."""
+    kinds = {_heading(fact.kind): fact.kind for fact in facts}
+    return kinds.get(heading) or heading.lower()[:32].strip()
+
+
+def _is_fit(line: ViewLine, problems: list[str]) -> bool:
+    if looks_secret(line.text) or looks_secret(line.kind):
+        where = f"Line [{line.id}]" if line.id is not None else "A new line"
+        problems.append(f"{where} looks like a key or password; such things are not remembered.")
+        return False
+    if len(line.text) > LONGEST:
+        raise Unclear(
+            f"the line that begins with `{line.text[:30]}…` is longer than {LONGEST} characters"
+        )
+    return True
