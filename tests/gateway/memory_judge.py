@@ -123,15 +123,15 @@ def _offsets(house: MemoryHouse) -> Iterator[str]:
 
 
 def _ledger(house: MemoryHouse) -> Iterator[str]:
-    """What a stored commit cost was counted with it, once."""
+    """What a stored commit cost was counted with it, once. What is archived may cost nothing."""
     made = house.read(
         "SELECT m.id, m.kind, (SELECT count(*) FROM usage u"
         " WHERE u.session = m.session AND u.at = m.at AND u.user IS NULL)"
         " FROM memory_commit m WHERE m.kind IN ('learned', 'folded', 'archived')"
     )
-    yield from (
-        f"commit {id} was {kind}, with {count} calls" for id, kind, count in made if count != 1
-    )
+    for id, kind, count in made:
+        if count != 1 and kind != "archived":
+            yield f"commit {id} was {kind}, with {count} calls"
     [(apart,)] = house.read("SELECT count(*) FROM usage WHERE user IS NULL")
-    if apart != len(made):
+    if apart != sum(count for *_, count in made):
         yield f"{apart} calls were counted for {len(made)} commits"

@@ -63,6 +63,18 @@ async def test_the_messages_are_blanked_where_that_is_wanted(kept: Remembered) -
     assert "it rains" in str(said)
 
 
+async def test_everything_is_also_what_is_no_longer_so(kept: Remembered) -> None:
+    await kept.hear("ann", "/memory add I live at Zanzibarweg")
+    await kept.hear("ann", "/memory undo 1")
+    assert await kept.texts("ann") == []
+    assert "what is no longer so" in await kept.hear("ann", "/forget everything")
+    told = await kept.hear("ann", "/forget everything yes")
+    assert told.startswith("Forgotten for good: 1 thing (no longer so).")
+    assert "Zanzibarweg" not in await kept.hear("ann", "/memory show 1")
+    place = "person:desk:ann"
+    assert await kept.store.facts([place], states=("current", "replaced", "removed")) == []
+
+
 async def test_everything_is_forgotten_when_it_is_said_twice(kept: Remembered) -> None:
     nothing = "Nothing is remembered of you here."
     assert await kept.hear("ann", "/forget everything") == nothing

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -242,6 +243,40 @@ async def test_a_program_is_remembered_under_its_key_alone(room: Talk) -> None:
     assert "Miso" not in room.system()
     await ask(4, "who is it?", None)
     assert "Miso" not in room.system()
+
+
+async def test_what_a_program_said_under_one_key_is_never_remembered_under_another(
+    room: Talk,
+) -> None:
+    """Nor what it said without any."""
+    from parley.protocol import ChatMessage, Request
+
+    await room.open()
+    gateway, source = room.house.gateway, SessionSource("api", chat_id="k/s", user_id="k")
+    assert gateway is not None
+    serving = gateway.serving(room.house.profile)
+    serving._lanes.attach("api", for_people=False)
+    said = (
+        ("ann", "My doctor is called Weber, and she is very kind to me."),
+        (None, "My lawyer is called Stone, and nobody is to know of that."),
+        ("bob", "My teacher is called Brown, and I like him very well."),
+        (None, "My banker is called Green, and nobody is to know of that."),
+    )
+    for number, (key, text) in enumerate(said):
+        request = Request(f"q{number}", (ChatMessage("user", text),), memory_key=key, lasting=True)
+        before = len(room.house.model.requests)
+        await serving.admit(InboundMessage(source, text, f"q{number}", request=request))
+        await until(lambda before=before: len(room.house.model.requests) > before)  # type: ignore[misc]
+    store = room.house.store
+    assert store is not None
+
+    async def tended() -> bool:
+        return await store.untended(time.time()) == []
+
+    await until_true(tended)
+    found = await store.facts(["person:api:k:ann", "person:api:k:bob"])
+    assert not [fact.text for fact in found if "Stone" in fact.text or "Green" in fact.text]
+    assert not [fact for fact in found if "Weber" in fact.text and fact.place.endswith("bob")]
 
 
 @pytest.mark.parametrize("at", [direct, in_thread], ids=["direct", "thread"])

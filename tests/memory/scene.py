@@ -129,6 +129,7 @@ class Scene:
             **{
                 "place_of": self._place_of,
                 "is_busy": self.busy.__contains__,
+                "is_anyone_busy": lambda: bool(self.busy),
                 "on_commit": self.commits.append,
                 **changed,
             },

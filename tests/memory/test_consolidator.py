@@ -253,6 +253,21 @@ async def test_activity_elsewhere_is_no_reason_to_step_aside_unless_the_model_is
     assert scene.model.broken_off == 1
 
 
+async def test_a_model_that_does_one_thing_at_a_time_is_left_to_whoever_is_answered(
+    scene: Scene,
+) -> None:
+    session = await scene.talk(_TOLD)
+    scene.busy.add("elsewhere")
+    consolidator = scene.consolidator()
+    scene.alone = True
+    assert await consolidator.tick() == 0
+    assert await consolidator.maybe_consolidate_by_tokens_async(session, least=True) is None
+    assert scene.model.requests == [] and consolidator.status.failing == 0
+    scene.busy.clear()
+    assert await consolidator.tick() == 1
+    assert len(scene.commits) == 1
+
+
 async def test_nothing_is_begun_while_a_turn_runs(scene: Scene) -> None:
     session = await scene.talk(_TOLD)
     scene.busy.add("c1")

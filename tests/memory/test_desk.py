@@ -14,7 +14,7 @@ from parley.memory.views import Views
 from parley.protocol import ParleyError
 from parley.storage.memory import PROFILE, Change, Commit, Edit, Fact, NewFact
 from parley.storage.sqlite.store import SqliteStore
-from tests.builders import an_end, say
+from tests.builders import a_message, an_end, say
 from tests.memory.facts import HERE, a_fact
 from tests.storage.conformance.base import claim_one
 
@@ -191,6 +191,46 @@ async def test_forgetting_takes_all_or_nothing_and_the_files_at_once(
     assert await views.sync() == []
     with pytest.raises(ParleyError, match="no such thing"):
         await desk.forget([], MINE, by=ANN, dedupe="nothing")
+
+
+async def test_nobody_keeps_another_from_forgetting_by_saying_it_too(desk: MemoryDesk) -> None:
+    anns = await told(desk, "Ann lives at Zanzibarweg", place=ROOM)
+    await told(desk, "Ann lives at Zanzibarweg", place=ROOM, person=BEN)
+    assert [fact.id for fact in await desk.listing(IN_ROOM)] == [anns.id]
+    assert (await desk.forget([anns.id], IN_ROOM, by=ANN)).facts == (anns.id,)
+
+
+async def test_what_an_owner_wrote_is_not_taken_over_by_saying_it_too(desk: MemoryDesk) -> None:
+    wrote = await told(desk, "Refunds need a manager", place=ROOM, person="")
+    assert (await told(desk, "refunds need a manager", place=ROOM)).id == wrote.id
+    assert await desk.listing(IN_ROOM) == []
+
+
+async def test_nobody_forgets_what_another_said_through_what_took_its_place(
+    desk: MemoryDesk, store: SqliteStore
+) -> None:
+    for user, text in (("ann", "I live in Graz"), ("ben", "Ann lives in Wien now")):
+        message = a_message(text)
+        source = replace(message.source, user_id=user)
+        await store.submit("c1", user, replace(message, source=source))
+        await store.commit(await claim_one(store), an_end("I see"))
+    seen = await store.session_of("c1")
+    assert seen is not None
+    said = [entry.id for entry in await store.transcript(seen.id) if entry.message.role == "user"]
+    anns = NewFact("Ann lives in Graz", person=ANN, sources=(said[0],))
+    await store.remember(ROOM, Edit(adds=(anns,)), by="model", origin="learned")
+    [old] = await store.facts([ROOM])
+    bens = NewFact("Ann lives in Wien", person=BEN, sources=tuple(said), replaces=(old.id,))
+    await store.remember(ROOM, Edit(adds=(bens,)), by="model", origin="learned")
+    [new] = await store.facts([ROOM])
+    gone = await desk.forget([new.id], Whose((ROOM,), BEN), by=BEN, words=True)
+    assert gone.facts == (new.id,)
+    assert await store.fact(old.id) is not None
+    words = [entry.message.text for entry in await store.transcript(seen.id)]
+    assert "I live in Graz" in words
+    assert "Ann lives in Wien now" not in words
+    # The owner takes all of it, as she does who said it.
+    assert (await desk.forget([old.id], IN_ROOM, by=ANN)).facts == (old.id,)
 
 
 async def test_files_are_written_when_forgetting_was_stopped_before_it(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -14,7 +15,9 @@ from parley.memory.asking import tokens_of
 from parley.memory.cutting import Budget
 from parley.protocol import ChatMessage, TextDelta, ToolCall, Usage
 from parley.storage.memory import Edit, NewFact
+from tests.builders import a_message
 from tests.memory.scene import SYSTEM, TOOLS, Model, Scene, an_answer, place, task_of
+from tests.storage.conformance.base import claim_one
 
 _DOWN = ProviderError("The model cannot be reached.", kind="unreachable")
 _TOLD = "I have a sister called Ida who lives in Graz."
@@ -52,6 +55,18 @@ async def test_the_request_is_the_conversations_own_with_one_message_more(scene:
     assert asked.max_output_tokens == own.max_output_tokens
     assert asked.messages[:-1] == own.messages[:-1]
     assert asked.messages[-1].role == "user"
+
+
+async def test_of_several_in_one_direct_chat_nobody_is_told_of_another(scene: Scene) -> None:
+    for user, text in (("ann", _TOLD), ("bob", "I like tea, and there is not much more to say.")):
+        message = a_message(text)
+        source = replace(message.source, user_id=user)
+        await scene.store.submit("c1", user, replace(message, source=source))
+        await scene.end(await claim_one(scene.store), ChatMessage("assistant", "I see."))
+    await scene.consolidator().tend(await scene.session())
+    places = ["person:test:ann", "person:test:bob"]
+    facts = await scene.store.facts(places)
+    assert [(fact.place, fact.person) for fact in facts] == [("person:test:bob", "test:bob")]
 
 
 async def test_what_was_learned_is_not_asked_about_again(scene: Scene) -> None:

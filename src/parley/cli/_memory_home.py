@@ -13,11 +13,13 @@ from parley.cli._named import MOST_PEOPLE, person_named
 from parley.cli._plain import one_line
 from parley.cli._shared import current_profile
 from parley.memory.desk import MemoryDesk, Whose
+from parley.memory.finding import Finder
 from parley.memory.views import Views
 from parley.protocol import ParleyError
 from parley.storage.memory import PROFILE, Fact, FactState, person_place
 
 if TYPE_CHECKING:
+    from parley.memory.embeddings import Embedder
     from parley.storage.contract import Store
 
 __all__ = ["BY", "EVERY_STATE", "Asked", "Memory", "with_memory"]
@@ -154,12 +156,21 @@ def with_memory(
             if store is None:
                 return None
             views = Views(profile.memory, store)
-            memory = Memory(store, MemoryDesk(store, views=views), views)
+            finder = Finder(store, _embedder)
+            memory = Memory(store, MemoryDesk(store, views=views, search=finder), views)
             if merge:
                 await memory.merge()
             return await work(memory)
 
     return asyncio.run(run())
+
+
+def _embedder() -> Embedder | None:
+    """What finds by meaning, where that is installed and not turned off."""
+    from parley.config import load_settings
+    from parley.memory.embeddings import find_embedder
+
+    return find_embedder(load_settings(current_profile()).memory.embeddings)
 
 
 def _names_of_chat(place: str) -> set[str]:

@@ -31,7 +31,7 @@ from parley.memory.places import NOWHERE, Places, places_of
 from parley.memory.views import Views
 from parley.profiles import Profile
 from parley.protocol import ChatMessage, ParleyError, Request, SessionSource, Usage
-from parley.storage.contract import Draft, Store
+from parley.storage.contract import Claim, Draft, Store
 from parley.storage.hands import Payer
 from parley.storage.memory import Commit, Tended
 
@@ -47,9 +47,9 @@ _log = logging.getLogger("parley.memory")
 _MOST_BLOCKS: Final = 2_000
 _MOST_NOTED: Final = 2_000
 _NEARLY_FULL: Final = 0.9
+_TOLD_FOR: Final = 600.0
 _CALIBRATION: Final = "memory:tokens"
 _COMPACT: Final = "memory:compact:"
-_PLACE_NOTE: Final = "memory"
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,12 +82,11 @@ class Remembering:
         self._people = people
         self._budget = budget
         self._owner = owner
-        folder = profile.home / "memory"
-        self._views = Views(folder, store)
+        self._views = Views(profile.memory, store)
         self._finder = Finder(store, self._embedder)
         self.desk = MemoryDesk(store, views=self._views, search=self._finder)
         self.consolidator = MemoryConsolidator(
-            folder,
+            profile.memory,
             None,
             None,
             store,
@@ -98,6 +97,7 @@ class Remembering:
             place_of=self._place_of,
             learn=settings.memory.learn,
             is_busy=lambda lane: lanes.turn_of(lane) is not None,
+            is_anyone_busy=lambda: lanes.running > 0,
             estimate=self._estimate,
             may_spend=self._may_spend,
             priced=self._priced,
@@ -108,7 +108,7 @@ class Remembering:
         self._noted: OrderedDict[str, str] = OrderedDict()
         self._kept_calibration: dict[str, str] = {}
         self._compacting: dict[str, asyncio.Task[None]] = {}
-        self._problems: tuple[str, ...] = ()
+        self._problems: dict[str, float] = {}
 
     # ── for turns ──
 
@@ -136,11 +136,12 @@ class Remembering:
         """What the turn's tool may use of it."""
         return TurnMemory(self.desk, running.claim, places) if places.write else None
 
-    async def note_place(self, session: str, places: Places) -> None:
-        """A program's session is remembered where its last request said."""
-        if places.write and self._noted.get(session) != places.write:
-            await until_stored(partial(self._store.put_note, session, _PLACE_NOTE, places.write))
-            self._noted[session] = places.write
+    async def note_place(self, claim: Claim, places: Places) -> None:
+        """A program's session is remembered where its last request said, from then on."""
+        session, place = claim.session, places.write
+        if self._noted.get(session) != place:
+            await until_stored(partial(self._store.remember_at, session, claim.turn, place))
+            self._noted[session] = place
             if len(self._noted) > _MOST_NOTED:
                 self._noted.popitem(last=False)
 
@@ -219,8 +220,18 @@ class Remembering:
             messages=mend(history),
             tools=prefix.tools,
             provider=prefix.provider,
-            learns=prefix.learns,
+            learns=prefix.learns and not await self._is_used_up(session),
             alone=prefix.alone,
+        )
+
+    async def _is_used_up(self, session: Tended) -> bool:
+        """Whoever has nothing left of their plan costs nothing by other ways either."""
+        plan = await self._people.plan_of(session.person)
+        limits = [each for each in self._budget.limits(time.time(), plan) if each.plan is not None]
+        spent = await self._store.spent(Payer(session.person, session.id), limits)
+        pairs = zip(limits, spent, strict=True)
+        return any(
+            limit.tokens is not None and used.tokens >= limit.tokens for limit, used in pairs
         )
 
     def _places_of(self, session: Tended) -> Places:
@@ -257,7 +268,11 @@ class Remembering:
 
     async def _prepare(self) -> None:
         """Before each look: what people wrote into the files, and what was learned of tokens."""
-        self._problems = tuple(await self._views.sync())
+        now = time.monotonic()
+        seen = dict.fromkeys(await self._views.sync(), now)
+        # What was wrong only once, such as a line that was left out, is told for a while.
+        told = {each: at for each, at in self._problems.items() if now - at < _TOLD_FOR}
+        self._problems = told | seen
         await self._finder.catch_up()
         calibration = self._backend.calibration
         rows = {} if calibration is None else calibration.to_rows()

@@ -153,8 +153,9 @@ class TurnRunner:
             history = history_for(history, request.earlier, whole=request.whole)
             if history is not remembered.history:  # the program tells it all by itself
                 summary = ""
-            if memory is not None and source.platform == "api":
-                await memory.note_place(claim.session, places)
+            # Of a new session without a key there is nothing to note.
+            if memory is not None and source.platform == "api" and (places.write or history):
+                await memory.note_place(claim, places)
         asks = surface is not None and surface.can_ask if request is None else request.can_ask
 
         async def steer() -> tuple[ChatMessage, ...]:

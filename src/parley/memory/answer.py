@@ -5,15 +5,16 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import cache
+from typing import Any, TypeAlias
 
 from parley.agent.foreign import clean
 from parley.agent.providers.base import ModelReply
 from parley.memory.asking import KINDS, Task
 from parley.memory.secrets import looks_secret, without_secrets
-from parley.memory.words import shared, telling
+from parley.memory.words import stems, telling
 from parley.storage.memory import Line, NewFact
 
 __all__ = ["Answer", "Nonsense", "read_answer"]
@@ -25,9 +26,12 @@ _LONGEST_TEXT = 200_000
 _MOST_TRIES = 200
 _CHARACTERS_A_WORD = 12
 _USUAL_CONFIDENCE = 0.7
-_THOUGHTS = re.compile(r"<think(?:ing)?>.*?</think(?:ing)?>", re.DOTALL | re.IGNORECASE)
+_THOUGHT = re.compile(r"<think(?:ing)?>", re.IGNORECASE)
+_THOUGHT_OUT = re.compile(r"</think(?:ing)?>", re.IGNORECASE)
 _NUMBER = re.compile(r"[0-9]{1,18}")
 _KEYS = frozenset(("facts", "forget", "summary"))
+_Held: TypeAlias = Callable[[], list[tuple[frozenset[str], Line]]]
+"""The words of what was said, which not every answer needs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +52,7 @@ def read_answer(reply: ModelReply, task: Task) -> Answer | Nonsense:
     """A fact without a receipt, or one that looks like a secret, is left out."""
     if reply.tool_calls:
         return Nonsense("it called a tool")
-    text = _THOUGHTS.sub("", reply.text[:_LONGEST_TEXT]).strip()
+    text = _without_thoughts(reply.text[:_LONGEST_TEXT]).strip()
     if not text:
         return Nonsense("it was empty")
     record = _object_in(text)
@@ -68,6 +72,18 @@ def read_answer(reply: ModelReply, task: Task) -> Answer | Nonsense:
 
 
 # ── the object ────────────────────────────────────────────────────────────────────────────────
+
+
+def _without_thoughts(text: str) -> str:
+    kept: list[str] = []
+    at = 0
+    while (begin := _THOUGHT.search(text, at)) is not None:
+        end = _THOUGHT_OUT.search(text, begin.end())
+        if end is None:
+            break
+        kept.append(text[at : begin.start()])
+        at = end.end()
+    return "".join((*kept, text[at:]))
 
 
 def _object_in(text: str) -> dict[str, Any] | None:
@@ -97,7 +113,7 @@ def _summary(value: object, task: Task) -> str:
     if not isinstance(value, str):
         return ""
     most = task.words * _CHARACTERS_A_WORD
-    text = without_secrets(clean(value).strip())
+    text = without_secrets(clean(value).strip()[: 2 * most])
     if not _says_something(text):
         return ""
     if len(text) <= most:
@@ -116,8 +132,9 @@ def _says_something(text: str) -> bool:
 def _facts(given: Sequence[object], task: Task, *, without: Collection[int]) -> Iterator[NewFact]:
     known = {fact.id for fact in task.known} - set(without)
     texts: set[str] = set()
-    for value in given:
-        fact = _fact(value, task.said, known) if isinstance(value, dict) else None
+    held = cache(lambda: [(stems(line.message.text), line) for line in task.said])
+    for value in given[: 2 * _MOST_FACTS]:
+        fact = _fact(value, task.said, held, known) if isinstance(value, dict) else None
         if fact is None or fact.text.casefold() in texts:
             continue
         texts.add(fact.text.casefold())
@@ -126,25 +143,28 @@ def _facts(given: Sequence[object], task: Task, *, without: Collection[int]) -> 
             return
 
 
-def _fact(value: dict[str, Any], said: Sequence[Line], known: Collection[int]) -> NewFact | None:
+def _fact(
+    value: dict[str, Any], said: Sequence[Line], held: _Held, known: Collection[int]
+) -> NewFact | None:
     text, kind = value.get("text"), value.get("kind", "other")
     confidence = value.get("confidence", _USUAL_CONFIDENCE)
     if not isinstance(text, str) or not isinstance(kind, str):
         return None
     if isinstance(confidence, bool) or not isinstance(confidence, int | float):
         return None
+    confidence = min(max(confidence, 0), 1)  # before it is a float: no number is too large
     text = " ".join(clean(text).split())
     text = text if len(text) <= _LONGEST_FACT else text[: _LONGEST_FACT - 1] + "…"
     if not _says_something(text) or math.isnan(confidence) or looks_secret(text):
         return None
-    sources = _sources(value.get("sources"), text, said)
+    sources = _sources(value.get("sources"), text, said, held)
     if not sources:
         return None
     kind = kind.strip().lower()
     return NewFact(
         text=text,
         kind=kind if kind in KINDS else "other",
-        confidence=float(min(max(confidence, 0), 1)),
+        confidence=float(confidence),
         sources=tuple(line.id for line in sources),
         replaces=_ids(value.get("replaces"), known),
         person=sources[0].person,
@@ -152,14 +172,14 @@ def _fact(value: dict[str, Any], said: Sequence[Line], known: Collection[int]) -
     )
 
 
-def _sources(value: object, text: str, said: Sequence[Line]) -> list[Line]:
+def _sources(value: object, text: str, said: Sequence[Line], held: _Held) -> list[Line]:
     """Those it names; else the messages that have most of its words in them."""
     by_id = {line.id: line for line in said}
     named = [by_id[id] for id in _ids(value, by_id)]
     if named:
         return named[:_MOST_SOURCES]
     words = telling(text)
-    scores = [(shared(words, line.message.text), line) for line in said]
+    scores = [(len(words & found), line) for found, line in held()]
     most = max((score for score, _ in scores), default=0)
     return [line for score, line in scores if score == most][:3] if most else []
 

@@ -67,6 +67,7 @@ class MemoryConsolidator:
         idle_check_interval: float = 60.0,
         learn: bool = True,
         is_busy: Callable[[str], bool] = lambda lane: False,
+        is_anyone_busy: Callable[[], bool] = lambda: False,
         estimate: Callable[[Provider, int], int] | None = None,
         may_spend: Callable[[Tended, Provider, int], Awaitable[str | None]] | None = None,
         priced: Callable[[Usage], Usage] | None = None,
@@ -91,6 +92,7 @@ class MemoryConsolidator:
         )
         self._interval = idle_check_interval
         self._is_busy = is_busy
+        self._is_anyone_busy = is_anyone_busy
         self._prepare = prepare
         self._side_by_side = side_by_side
         self._slots = asyncio.Semaphore(side_by_side)
@@ -247,6 +249,8 @@ class MemoryConsolidator:
     async def _round(self, work: Work, session: Tended, wanted: Wanted) -> Commit | None:
         def told(prompt: Prompt) -> None:
             work.alone = prompt.alone
+            if prompt.alone and self._is_anyone_busy():
+                raise _StepAside
 
         commit = await run_round(self._means, session, wanted=wanted, aim=work.aim, told=told)
         if commit is not None and commit.id and self._on_commit is not None:
@@ -263,6 +267,8 @@ class MemoryConsolidator:
                     if session is None or await self._round(work, session, "all") is None:
                         break
                     session = await self._fresh(work)
+            except _StepAside:
+                return False
             except Exception as error:  # noqa: BLE001 - the supervisor: it is tried again later
                 await self._failed(work, error)
             else:
@@ -289,7 +295,10 @@ class MemoryConsolidator:
             session = await self._fresh(work)
             if session is None:
                 return found, work.seen is None
-            commit = await self._round(work, session, wanted)
+            try:
+                commit = await self._round(work, session, wanted)
+            except _StepAside:
+                return found, False
             if commit is None:
                 await self._fresh(work)
                 return found, work.seen is not None and work.seen.seen == session.seen
@@ -306,6 +315,10 @@ class MemoryConsolidator:
         if work.seen is not None:
             with suppress(ParleyError):  # without it, it is tried again at the next look
                 await self._sessions.put_off(work.id, work.seen.seen, until)
+
+
+class _StepAside(Exception):
+    """Somebody is answered just now by the model that would be asked, which does one at a time."""
 
 
 def _id_of(session: Tended | str) -> str:

@@ -18,6 +18,7 @@ from parley.storage.memory import (
     CommitKind,
     Edit,
     Fact,
+    FactState,
     Forgotten,
     Line,
     MemoryStore,
@@ -36,6 +37,7 @@ _KINDS: Final[dict[Origin, CommitKind]] = {
     "import": "imported",
 }
 _AT_ONCE: Final = 500
+_EVER: Final[tuple[FactState, ...]] = ("current", "replaced", "removed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +102,10 @@ class MemoryDesk:
 
     async def listing(self, whose: Whose, *, limit: int | None = None) -> list[Fact]:
         return await self._store.facts(whose.places, person=whose.person, limit=limit)
+
+    async def all_there_ever_was(self, whose: Whose) -> list[Fact]:
+        """Also what is no longer so: it is kept to be taken back."""
+        return await self._store.facts(whose.places, person=whose.person, states=_EVER)
 
     async def search(self, query: str, whose: Whose, *, limit: int = 10) -> list[Fact]:
         if self._search is not None:
@@ -185,7 +191,11 @@ class MemoryDesk:
         # What a hand wrote about them goes with them.
         await self._merge_views(places)
         gone = await self._store.forget(
-            [fact.id for fact in found], by=by, words=words, dedupe=dedupe
+            [fact.id for fact in found],
+            by=by,
+            words=words,
+            person=whose.person,
+            dedupe=dedupe,
         )
         await self._write_views({*places, *(p for p in whose.places if p == gone.commit.place)})
         if not gone.facts:

@@ -20,7 +20,15 @@ from parley.memory.cutting import Budget, Estimate, fold_point, newest_from
 from parley.memory.fitting import Asked, Fitting, Part
 from parley.memory.replies import reply_of
 from parley.protocol import ChatMessage, ParleyError, ToolSpec, Usage
-from parley.storage.memory import Commit, Consolidation, Fold, Line, MemoryStore, Tended
+from parley.storage.memory import (
+    Commit,
+    Consolidation,
+    Fold,
+    Line,
+    MemoryStore,
+    Tended,
+    person_place,
+)
 
 __all__ = ["Aim", "Means", "NotNow", "Wanted", "run_round", "usual_estimate"]
 
@@ -29,7 +37,7 @@ Wanted: TypeAlias = Literal["fold", "compact", "all"]
 budget. `all`: fold when that is due, else learn."""
 
 _TRIES: Final = 3
-_LEAST_WORDS: Final = 40  # characters: less is not worth a model call
+_LEAST_WORDS: Final = 12  # characters: less is a greeting, and not worth a model call
 _KEPT_TURNS: Final = 2
 
 
@@ -203,8 +211,15 @@ class _Round:
         """The entries that facts may be taken from."""
         if not self._learns:
             return frozenset()
-        said = said_by_people(lines)
-        return frozenset(line.id for line in said if line.id > self._session.seen.learned)
+        person = self._session.person
+        is_theirs = self._place == person_place(person)
+        return frozenset(
+            line.id
+            for line in said_by_people(lines)
+            if line.id > self._session.seen.learned
+            # Where several speak under one name of a direct chat, nobody is told of another.
+            and (not is_theirs or line.person == person)
+        )
 
     # ── the model ──
 

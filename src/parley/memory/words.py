@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["shared", "telling"]
+__all__ = ["shared", "stems", "telling"]
 
 _WORD = re.compile(r"[^\W_]+")
 _UNSPACED = re.compile(r"[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
@@ -30,7 +30,12 @@ def telling(text: str) -> frozenset[str]:
 
 def shared(telling_words: frozenset[str], text: str) -> int:
     """How many of them the text holds."""
-    return len(telling_words & {stem for word in _WORD.findall(text) for stem in _stems(word)})
+    return len(telling_words & stems(text))
+
+
+def stems(text: str) -> frozenset[str]:
+    """All its words by their beginning."""
+    return frozenset(stem for word in _WORD.findall(text) for stem in _stems(word))
 
 
 def _stems(word: str) -> list[str]:

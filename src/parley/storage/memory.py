@@ -292,6 +292,12 @@ class MemoryStore(Protocol):
         It does not leave the line while a turn runs in its lane: there will be more to do.
         """
 
+    async def remember_at(self, session: str, turn: int, place: str) -> None:
+        """From this turn on a session is remembered there (its note `memory`); empty: nowhere.
+
+        What was said before, and not learned from yet, was for another place: it is left out.
+        """
+
     async def lines(
         self, session: str, *, after: int, upto: int | None = None, most_bytes: int = 4_000_000
     ) -> list[Line]:
@@ -358,11 +364,13 @@ class MemoryStore(Protocol):
         *,
         by: str,
         words: bool = False,
+        person: str | None = None,
         dedupe: str | None = None,
     ) -> Forgotten:
         """Remove facts for good, with all they replaced, from every commit, index and summary.
 
         With `words` the messages they came from are blanked too. A note of how much went stays.
+        With `person`, only what came from their words goes, and only their messages are blanked.
         """
 
     # commits

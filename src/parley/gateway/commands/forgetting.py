@@ -33,7 +33,7 @@ async def forget(call: CommandCall) -> Reply:
         case ["everything"]:
             return await _ask_for_everything(call, at, with_words)
         case ["everything", "yes"]:
-            every = [fact.id for fact in await at.desk.listing(at.whose)]
+            every = [fact.id for fact in await at.desk.all_there_ever_was(at.whose)]
             return await _forget(call, at, every, with_words)
     if with_words:
         return Reply(_usage(call))
@@ -59,12 +59,14 @@ async def _forget(call: CommandCall, at: Here, ids: Sequence[int], with_words: b
 
 
 async def _ask_for_everything(call: CommandCall, at: Here, with_words: bool) -> Reply:
-    found = len(await at.desk.listing(at.whose))
-    if not found:
+    ever = await at.desk.all_there_ever_was(at.whose)
+    if not ever:
         return Reply(NOTHING)
+    found = sum(fact.state == "current" for fact in ever)
     all_of = f"all {found:,} things" if found > 1 else "the one thing"
+    what = f"{all_of} I remember of you here" if found else "what is no longer so of you here"
     again = f"`{call.verb}forget {'words ' if with_words else ''}everything yes`"
-    return Reply(f"That removes {all_of} I remember of you here, for good: {again} does it.")
+    return Reply(f"That removes {what}, for good: {again} does it.")
 
 
 def _told(call: CommandCall, gone: Forgotten, with_words: bool) -> str:

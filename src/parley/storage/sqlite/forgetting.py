@@ -31,8 +31,9 @@ def forget(
     dedupe: str | None,
     now: float,
     place: str | None = None,
+    person: str | None = None,
 ) -> Forgotten:
-    """With `place`, only what is remembered there."""
+    """With `place`, only what is remembered there; with `person`, only from their words."""
     made = commits.made_under(db, dedupe)
     if made is not None:
         return _forgotten(made)
@@ -40,9 +41,11 @@ def forget(
     facts = [memory_rows.fact(row) for row in found]
     if place is not None:
         facts = [fact for fact in facts if fact.place == place]
+    if person is not None:
+        facts = [fact for fact in facts if fact.person == person]
     kinds = dict(Counter(fact.kind for fact in facts if fact.state == "current"))
     places = sorted({fact.place for fact in facts})
-    messages = _remove(db, facts, words=words, now=now) if facts else 0
+    messages = _remove(db, facts, words=words, person=person, now=now) if facts else 0
     numbers = [fact.id for fact in facts]
     writing = Writing(
         *("forgot", places[0] if len(places) == 1 else "", now, by),
@@ -67,7 +70,9 @@ def _forgotten(row: sqlite3.Row) -> Forgotten:
     )
 
 
-def _remove(db: sqlite3.Connection, facts: Sequence[Fact], *, words: bool, now: float) -> int:
+def _remove(
+    db: sqlite3.Connection, facts: Sequence[Fact], *, words: bool, person: str | None, now: float
+) -> int:
     """How many messages were blanked."""
     numbers = {"facts": json.dumps([fact.id for fact in facts])}
     wordings = _wordings(db, facts)
@@ -77,7 +82,7 @@ def _remove(db: sqlite3.Connection, facts: Sequence[Fact], *, words: bool, now: 
     texts = {text for found in wordings.values() for text in found}
     _strip_summaries(db, facts, texts)
     _blank_commands(db, facts, sorted(texts))
-    blanked = _blank(db, numbers, sorted(texts)) if words else 0
+    blanked = _blank(db, {**numbers, "person": person}, sorted(texts)) if words else 0
     for fact in facts:
         fact_search.drop(db, fact.id)
     for name in _DELETED:
@@ -123,9 +128,9 @@ def _strip_summaries(db: sqlite3.Connection, facts: Sequence[Fact], texts: Itera
                 db.execute(SQL["memory_summaries_put"], told)
 
 
-def _blank(db: sqlite3.Connection, numbers: dict[str, str], texts: Sequence[str]) -> int:
+def _blank(db: sqlite3.Connection, whose: dict[str, str | None], texts: Sequence[str]) -> int:
     """Blank what people said that these facts came from, and what told of it in the same turns."""
-    found = db.execute(SQL["entries_of_facts"], numbers).fetchall()
+    found = db.execute(SQL["entries_of_facts"], whose).fetchall()
     sources = {row["id"] for row in found}
     turns = sorted({(row["session"], row["turn"]) for row in found})
     blanked = 0

@@ -59,6 +59,9 @@ class SqliteMemory:
     async def put_off(self, session: str, seen: Seen, until: float | None) -> bool:
         return await self._engine.write(lambda db: tending.put_off(db, session, seen, until))
 
+    async def remember_at(self, session: str, turn: int, place: str) -> None:
+        await self._engine.write(lambda db: tending.remember_at(db, session, turn, place))
+
     async def lines(
         self, session: str, *, after: int, upto: int | None = None, most_bytes: int = 4_000_000
     ) -> list[Line]:
@@ -136,11 +139,12 @@ class SqliteMemory:
         *,
         by: str,
         words: bool = False,
+        person: str | None = None,
         dedupe: str | None = None,
     ) -> Forgotten:
         forgotten = await self._engine.write(
             lambda db: forgetting.forget(
-                db, facts, by=by, words=words, dedupe=dedupe, now=time.time()
+                *(db, facts), by=by, words=words, person=person, dedupe=dedupe, now=time.time()
             )
         )
         await self._purge_memory(said=forgotten.messages > 0)

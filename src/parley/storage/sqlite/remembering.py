@@ -137,7 +137,6 @@ def _merge(db: sqlite3.Connection, writing: Writing, known: Fact, new: NewFact) 
         confidence=max(known.confidence, new.confidence),
         sources=tuple(sorted({*known.sources, *new.sources})),
         said_at=max(known.said_at, writing.at if new.said_at is None else new.said_at),
-        person=known.person or new.person,
     )
     if merged != known:
         writing.changes.append(facts.put(db, known, merged, "merged", now=writing.at))

@@ -14,6 +14,7 @@ from parley.storage.sqlite import (
     forgetting,
     gone,
     memory_rows,
+    notes,
     remembering,
     rows,
     spending,
@@ -23,7 +24,7 @@ from parley.storage.sqlite.outdated import correct_summaries
 from parley.storage.sqlite.queries import SQL
 from parley.storage.wording import normal_form
 
-__all__ = ["consolidate", "get", "in_line", "lines", "put_off"]
+__all__ = ["consolidate", "get", "in_line", "lines", "put_off", "remember_at"]
 
 
 def in_line(
@@ -41,6 +42,15 @@ def get(db: sqlite3.Connection, session: str) -> Tended | None:
 def put_off(db: sqlite3.Connection, session: str, seen: Seen, until: float | None) -> bool:
     values = {"session": session, "seen": seen.tend_at, "until": until}
     return db.execute(SQL["session_put_off"], values).rowcount > 0
+
+
+def remember_at(db: sqlite3.Connection, session: str, turn: int, place: str) -> None:
+    before = notes.note(db, session, "memory")
+    if before == place:
+        return
+    notes.put_note(db, session, "memory", place)
+    if before is not None and place:
+        db.execute(SQL["session_learn_from"], {"session": session, "turn": turn})
 
 
 def lines(

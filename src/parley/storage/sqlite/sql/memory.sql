@@ -50,6 +50,12 @@ UPDATE session SET learned = max(learned,
     min(:learned, coalesce((SELECT max(id) FROM entry WHERE session = :session), 0)))
 WHERE id = :session;
 
+-- name: session_learn_from
+-- What was said before this turn is not learned from.
+UPDATE session SET learned = max(learned,
+    coalesce((SELECT max(id) FROM entry WHERE session = :session AND turn < :turn), 0))
+WHERE id = :session;
+
 -- name: session_fold
 -- A summary stands for what was said before this entry.
 UPDATE session SET summary = :summary, folded = :keep_from,
@@ -362,10 +368,12 @@ WHERE session = :session AND folded_since IS NOT NULL;
 UPDATE memory_commit SET summary_before = :before, summary_since = :since WHERE id = :commit;
 
 -- name: entries_of_facts
--- What people said that facts came from.
+-- What people, or one of them, said that facts came from.
 SELECT DISTINCT e.id, e.session, e.turn
-FROM json_each(:facts) CROSS JOIN fact_source s ON s.fact = json_each.value JOIN entry e ON e.id = s.entry
-WHERE s.used AND json_extract(e.body, '$.role') = 'user';
+FROM json_each(:facts) CROSS JOIN fact_source s ON s.fact = json_each.value
+    JOIN entry e ON e.id = s.entry JOIN turn t ON t.id = e.turn
+WHERE s.used AND json_extract(e.body, '$.role') = 'user'
+    AND (:person IS NULL OR t.person = :person);
 
 -- name: entries_of_turn
 -- All that was said in a turn.
