@@ -449,6 +449,28 @@ async def test_a_file_that_is_saved_while_it_is_about_to_be_replaced_is_merged_f
     assert "] Knits" in file.read_text()
 
 
+async def test_an_editor_that_was_open_does_not_bring_back_what_was_forgotten(
+    views: Views, store: SqliteStore
+) -> None:
+    await learn(store, "Lives at Zanzibarweg", "Drinks tea")
+    await views.sync()
+    file = views.file_of(HERE)
+    opened = file.read_text()
+    [home, _] = await store.facts([HERE])
+    await store.forget([home.id], by="owner")
+    await views.sync()
+    file.write_text(opened.replace("Drinks tea", "Drinks green tea"))
+    [problem] = await views.sync()
+    assert problem.endswith(
+        f"Line [{home.id}] was forgotten meanwhile; without its number it is remembered again."
+    )
+    assert await texts(store) == ["Drinks green tea"]
+    assert "Zanzibarweg" not in file.read_text()
+    file.write_text(file.read_text().replace("- [", "- Lives at Zanzibarweg\n- ["))
+    assert await views.sync() == []
+    assert await texts(store) == ["Drinks green tea", "Lives at Zanzibarweg"]
+
+
 # ── names ─────────────────────────────────────────────────────────────────────────────────────
 
 

@@ -122,6 +122,24 @@ async def test_no_word_of_it_stays_in_the_file(tmp_path: Path, with_words: bool)
     assert b"They live at" not in content
 
 
+async def test_it_is_not_learned_again_in_other_words_from_the_same_message(
+    store: SqliteStore,
+) -> None:
+    told, later = "please remember that I am allergic to nuts", "I am allergic to nuts, after all"
+    await talk(store, told)
+    entry = await source(store, told)
+    edit = Edit(adds=(NewFact("Has a nut allergy", sources=(entry,)),))
+    await store.remember(ALICE, edit, by="test:user-of-c1", origin="tool")
+    [kept] = await store.facts([ALICE])
+    await store.forget([kept.id], by="test:user-of-c1")
+    await learn(store, NewFact("They are allergic to nuts", sources=(entry,)))
+    assert await texts(store) == []
+    await talk(store, later)
+    again = NewFact("They are allergic to nuts", sources=(entry, await source(store, later)))
+    await learn(store, again)
+    assert await texts(store) == ["They are allergic to nuts"]
+
+
 async def test_the_words_themselves_go_where_that_is_wanted(tmp_path: Path) -> None:
     file = tmp_path / "parley.db"
     store = SqliteStore.open(file)

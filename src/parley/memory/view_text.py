@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import datetime
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 from parley.memory.secrets import looks_secret
@@ -49,10 +49,15 @@ class ViewLines:
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """What a hand changed, and what of it was left out and why, in sentences."""
+    """What a hand changed, and what of it was left out and why, in sentences.
+
+    `numbers` are those that the words of some additions bear, though no fact has them any more:
+    from another page, or from this one as it was long ago.
+    """
 
     edit: Edit
     problems: tuple[str, ...] = ()
+    numbers: Mapping[str, int] = field(default_factory=dict, compare=False)
 
     @property
     def is_empty(self) -> bool:
@@ -174,6 +179,7 @@ def merge(bases: str | Sequence[str], edited: str, facts: Sequence[Fact]) -> Mer
 
     said = {normal_form(fact.text): fact.id for fact in facts}
     adds: list[NewFact] = []
+    numbers: dict[str, int] = {}
     for line in new:
         form = normal_form(line.text)
         if form in said:  # a line whose number was lost is still that fact's
@@ -181,7 +187,10 @@ def merge(bases: str | Sequence[str], edited: str, facts: Sequence[Fact]) -> Mer
         elif line.text and _is_fit(line, problems):
             said[form] = 0
             adds.append(NewFact(line.text, kind=_new_kind(line.kind, facts)))
-    return Merged(Edit(tuple(adds), changes or None, tuple(sorted(removes))), tuple(problems))
+            if line.id is not None and line.id not in known:
+                numbers[line.text] = line.id
+    edit = Edit(tuple(adds), changes or None, tuple(sorted(removes)))
+    return Merged(edit, tuple(problems), numbers)
 
 
 def _check_whole(page: ViewLines, pages: Sequence[ViewLines]) -> None:

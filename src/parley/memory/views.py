@@ -13,13 +13,13 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
 from parley.config.errors import shown
 from parley.memory.view_files import Stamp, ViewFiles
-from parley.memory.view_text import Unclear, merge, render
+from parley.memory.view_text import Merged, Unclear, merge, render
 from parley.protocol import ParleyError
 from parley.storage.memory import PROFILE, MemoryStore, View
 
@@ -135,7 +135,9 @@ class Views:
         self, place: str, bases: tuple[str, ...], text: str, version: int
     ) -> tuple[str, ...]:
         file = self.file_of(place)
-        merged = merge(bases, text, await self._store.facts([place]))
+        merged = await self._without_forgotten(
+            place, merge(bases, text, await self._store.facts([place]))
+        )
         if not merged.is_empty:
             # Stopped behind this, the same edit is found again: it is made once.
             digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
@@ -149,6 +151,23 @@ class Views:
                 dedupe=f"view:{place}:{version}:{digest}",
             )
         return tuple(f"{shown(file)}: {problem}" for problem in merged.problems)
+
+    async def _without_forgotten(self, place: str, merged: Merged) -> Merged:
+        """An editor that was opened before something was forgotten does not bring it back."""
+        gone = {
+            words: number
+            for words, number in merged.numbers.items()
+            if await self._store.is_forgotten(place, words)
+        }
+        if not gone:
+            return merged
+        adds = tuple(new for new in merged.edit.adds if new.text not in gone)
+        told = (
+            f"Line [{number}] was forgotten meanwhile; without its number it is remembered again."
+            for number in gone.values()
+        )
+        edit = replace(merged.edit, adds=adds)
+        return replace(merged, edit=edit, problems=(*merged.problems, *told))
 
     async def _write(self, place: str, *, even_if_unclear: bool) -> list[str]:
         problems: list[str] = []

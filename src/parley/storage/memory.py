@@ -373,6 +373,9 @@ class MemoryStore(Protocol):
         With `person`, only what came from their words goes, and only their messages are blanked.
         """
 
+    async def is_forgotten(self, place: str, text: str) -> bool:
+        """Whether this was forgotten there, and not asked for again since."""
+
     # commits
     async def commits(
         self,

@@ -83,6 +83,7 @@ def _remove(
     _strip_summaries(db, facts, texts)
     _blank_commands(db, facts, sorted(texts))
     blanked = _blank(db, {**numbers, "person": person}, sorted(texts)) if words else 0
+    db.execute(SQL["gone_sources_put"], numbers)
     for fact in facts:
         fact_search.drop(db, fact.id)
     for name in _DELETED:

@@ -28,6 +28,7 @@ from parley.storage.sqlite import (
     fact_search,
     facts,
     forgetting,
+    gone,
     memory_places,
     remembering,
     search,
@@ -156,6 +157,9 @@ class SqliteMemory:
             begin = True
             while await self._engine.write(partial(merge, begin=begin)):
                 begin = False
+
+    async def is_forgotten(self, place: str, text: str) -> bool:
+        return await self._engine.read(lambda db: gone.is_gone(db, place, text, said_at=0.0))
 
     # ── commits ──
 

@@ -29,6 +29,7 @@ _FORGOTTEN = (
     "chats",
     "beginnings",
     "sources",
+    "gone_sources",
     "commits",
     "entries",
     "turns",

@@ -95,6 +95,9 @@ CREATE TABLE gone (
     at     REAL NOT NULL,
     PRIMARY KEY (place, digest)
 ) WITHOUT ROWID;
+CREATE TABLE gone_source (                      -- messages that something forgotten came from
+    entry INTEGER PRIMARY KEY
+);
 CREATE TABLE gone_key (
     one INTEGER PRIMARY KEY CHECK (one = 1),
     key BLOB NOT NULL

@@ -85,10 +85,12 @@ SELECT id, window_start, folded, summary FROM session WHERE id = :session;
 SELECT max(id) AS id FROM turn WHERE session = :session;
 
 -- name: entries_behind
--- Which of these entries are of a session, behind one of them, and of turns that count.
+-- Which of these entries are of a session, behind one of them, and of turns that count; without
+-- those that something forgotten came from.
 SELECT e.id, e.at, coalesce(t.person, '') AS person
 FROM json_each(:entries) CROSS JOIN entry e ON e.id = json_each.value JOIN turn t ON t.id = e.turn
-WHERE e.session = :session AND e.id > :after AND t.state <> 'undone' ORDER BY e.id;
+WHERE e.session = :session AND e.id > :after AND t.state <> 'undone'
+    AND e.id NOT IN (SELECT entry FROM gone_source) ORDER BY e.id;
 
 -- name: entries_of_late
 -- A session's entries, the newest first, and whether they are a person's words.
@@ -327,6 +329,12 @@ SELECT 1 FROM gone WHERE place = :place AND digest = :digest AND at >= :said_at;
 -- A person wants it remembered after all.
 DELETE FROM gone WHERE place = :place AND digest = :digest;
 
+-- name: gone_sources_put
+-- Nothing more is learned from the messages that these facts came from.
+INSERT INTO gone_source (entry)
+SELECT DISTINCT entry FROM fact_source WHERE used AND fact IN (SELECT value FROM json_each(:facts))
+ON CONFLICT DO NOTHING;
+
 -- name: fact_wordings
 -- All words that facts ever had.
 SELECT c.fact, json_extract(c.before, '$.text') AS before, json_extract(c.after, '$.text') AS after
@@ -432,6 +440,10 @@ SELECT id FROM entry WHERE session = :session;
 -- name: forget_sources
 -- A deleted session is where nothing came from: its entries' numbers are given out again.
 DELETE FROM fact_source WHERE entry IN (SELECT id FROM entry WHERE session = :session);
+
+-- name: forget_gone_sources
+-- The same of what was forgotten.
+DELETE FROM gone_source WHERE entry IN (SELECT id FROM entry WHERE session = :session);
 
 -- name: forget_commits
 -- What was made of a deleted session; the facts are their people's.
