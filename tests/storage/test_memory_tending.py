@@ -400,3 +400,15 @@ async def test_a_rename_leaves_what_is_remembered(store: SqliteStore) -> None:
     assert await texts(store) == ["Says hello"]
     [waiting] = await store.untended(_LATER)
     assert waiting.key == "agent:other:test:dm:c1"
+
+
+async def test_what_was_said_before_a_place_was_given_is_not_for_that_place(
+    store: SqliteStore,
+) -> None:
+    await talk(store, "said without a key")
+    await say(store, "said under a key")
+    claim = await claim_one(store)
+    await store.remember_at(claim.session, claim.turn, ALICE)
+    await store.commit(claim, TurnEnd("done"))
+    before, since = [await source(store, f"said {how} a key") for how in ("without", "under")]
+    assert before <= (await tended(store)).seen.learned < since

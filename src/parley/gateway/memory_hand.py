@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
+from typing import TypeVar
 
 from parley.agent.tools.base import ToolError
 from parley.gateway.persist import until_stored
 from parley.memory.desk import MemoryDesk, Whose
 from parley.memory.places import Places
 from parley.protocol import ParleyError
-from parley.storage.contract import Claim, StoreUnavailable
+from parley.storage.contract import Claim
 from parley.storage.memory import Fact, Forgotten
 
 __all__ = ["TurnMemory"]
+
+T = TypeVar("T")
 
 
 class TurnMemory:
@@ -21,7 +24,7 @@ class TurnMemory:
 
     def __init__(self, desk: MemoryDesk, claim: Claim, places: Places) -> None:
         self._desk = desk
-        self._claim = claim
+        self._turn = claim.turn
         self._places = places
         self._person = claim.payer.user
         # Where others read along, each may change what came from their own words.
@@ -31,47 +34,22 @@ class TurnMemory:
         return await self._desk.search(query, Whose(self._places.read), limit=limit)
 
     async def add(self, call: str, text: str, *, kind: str) -> Fact:
-        add = partial(
-            self._desk.add,
-            self._places.write,
-            text,
-            kind=kind,
-            by=self._person,
-            person=self._person,
-            origin="tool",
-            dedupe=f"tool:{call}",
-            turn=self._claim.turn,
-        )
-        try:
-            return await until_stored(add)
-        except StoreUnavailable:
-            raise
-        except ParleyError as error:
-            raise ToolError(str(error)) from error
+        add = partial(self._desk.add, self._places.write, text, kind=kind, person=self._person)
+        by, name = self._person, f"tool:{call}"
+        return await _done(partial(add, by=by, origin="tool", dedupe=name, turn=self._turn))
 
     async def update(self, call: str, id: int, text: str) -> Fact:
-        change = partial(
-            self._desk.change,
-            id,
-            text,
-            self._own,
-            by=self._person,
-            origin="tool",
-            dedupe=f"tool:{call}",
-            turn=self._claim.turn,
-        )
-        try:
-            return await until_stored(change)
-        except StoreUnavailable:
-            raise
-        except ParleyError as error:
-            raise ToolError(str(error)) from error
+        change = partial(self._desk.change, id, text, self._own)
+        by, name = self._person, f"tool:{call}"
+        return await _done(partial(change, by=by, origin="tool", dedupe=name, turn=self._turn))
 
     async def forget(self, call: str, ids: Sequence[int]) -> Forgotten:
-        forget = partial(self._desk.forget, ids, self._own, by=self._person, dedupe=f"tool:{call}")
-        try:
-            return await until_stored(forget)
-        except StoreUnavailable:
-            raise
-        except ParleyError as error:
-            raise ToolError(str(error)) from error
+        forget = partial(self._desk.forget, ids, self._own)
+        return await _done(partial(forget, by=self._person, dedupe=f"tool:{call}"))
+
+
+async def _done(change: Callable[[], Awaitable[T]]) -> T:
+    try:
+        return await until_stored(change)
+    except ParleyError as error:
+        raise ToolError(str(error)) from error

@@ -49,8 +49,9 @@ def remember_at(db: sqlite3.Connection, session: str, turn: int, place: str) -> 
     if before == place:
         return
     notes.put_note(db, session, "memory", place)
-    if before is not None and place:
-        db.execute(SQL["session_learn_from"], {"session": session, "turn": turn})
+    if place:
+        values = {"session": session, "turn": turn, "noted": before is not None}
+        db.execute(SQL["session_learn_from"], values)
 
 
 def lines(

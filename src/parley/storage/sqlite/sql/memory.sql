@@ -51,10 +51,10 @@ UPDATE session SET learned = max(learned,
 WHERE id = :session;
 
 -- name: session_learn_from
--- What was said before this turn is not learned from.
+-- What was said before this turn is not learned from, but what a program tells with its first.
 UPDATE session SET learned = max(learned,
     coalesce((SELECT max(id) FROM entry WHERE session = :session AND turn < :turn), 0))
-WHERE id = :session;
+WHERE id = :session AND (:noted OR turns > 1);
 
 -- name: session_fold
 -- A summary stands for what was said before this entry.
