@@ -253,6 +253,26 @@ async def test_activity_elsewhere_is_no_reason_to_step_aside_unless_the_model_is
     assert scene.model.broken_off == 1
 
 
+async def test_one_that_takes_long_does_not_keep_others_from_being_looked_at(scene: Scene) -> None:
+    await scene.talk(_TOLD)
+    scene.model.open.clear()
+    ready = 0
+
+    async def prepare() -> None:
+        nonlocal ready
+        ready += 1
+
+    consolidator = scene.consolidator(interval=0.02, prepare=prepare)
+    await consolidator.start_background_task()
+    await until(lambda: scene.model.running == 1)
+    before = ready
+    await until(lambda: ready > before + 1)
+    await scene.talk("I also have a brother, whose name is Udo.", chat="c2")
+    await until(lambda: scene.model.running == 2)
+    scene.model.open.set()
+    await until(lambda: len(scene.commits) == 2)
+
+
 async def test_a_model_that_does_one_thing_at_a_time_is_left_to_whoever_is_answered(
     scene: Scene,
 ) -> None:

@@ -189,8 +189,10 @@ class MemoryConsolidator:
 
     async def tick(self) -> int:
         """Tend every session that is due and where nobody talks; count them."""
-        if self._prepare is not None:
-            await self._prepared(self._prepare)
+        await self._get_ready()
+        return await self._look()
+
+    async def _look(self) -> int:
         self._activity.prune()
         self._faults.prune()
         look = Look(self._sessions, self._may_tend, lambda: self._works.ids)
@@ -216,21 +218,37 @@ class MemoryConsolidator:
         )
 
     async def _keep_looking(self, stop: asyncio.Event) -> None:
-        while True:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(self._interval):
-                    await stop.wait()
-            if stop.is_set():
-                return
-            try:
-                await self.tick()
-            except Exception as error:  # noqa: BLE001 - the supervisor: it looks again
-                _log.exception("memory_look_failed")
-                self._trouble = _sentence(error)
-
-    async def _prepared(self, prepare: Callable[[], Awaitable[None]]) -> None:
+        looks: set[asyncio.Task[None]] = set()
         try:
-            await prepare()
+            while True:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(self._interval):
+                        await stop.wait()
+                if stop.is_set():
+                    return
+                await self._get_ready()
+                # A conversation that takes long does not keep others from being looked at.
+                if len(looks) < self._side_by_side:
+                    look = asyncio.create_task(self._supervised(), name="memory look")
+                    looks.add(look)
+                    look.add_done_callback(looks.discard)
+        finally:
+            for look in looks:
+                look.cancel()
+            await asyncio.gather(*looks, return_exceptions=True)
+
+    async def _supervised(self) -> None:
+        try:
+            await self._look()
+        except Exception as error:  # noqa: BLE001 - the supervisor: it looks again
+            _log.exception("memory_look_failed")
+            self._trouble = _sentence(error)
+
+    async def _get_ready(self) -> None:
+        if self._prepare is None:
+            return
+        try:
+            await self._prepare()
         except Exception:  # noqa: BLE001 - the supervisor: conversations are tended all the same
             _log.exception("memory_prepare_failed")
 

@@ -65,22 +65,32 @@ class Fitting:
         self._summary = summary
         self._words = min(400, max(60, budget.tokens // 20))
         self._estimate = estimate
+        self._known = 0
         self.fixed_tokens = tokens_of(request_of(prompt, tools, ""), estimate)
         """Of a prompt without any history."""
 
     async def asked(self, part: Part, facts: Sequence[Fact], window: int) -> Asked | None:
         """About the largest beginning of the part that can be; None: not even a turn can.
 
-        With all that stands before it, when that fits: then a provider has it in its cache.
+        With all that stands before it, when that fits: then a provider has it in its cache. Where
+        room is short, the model is told of fewer facts that are known.
         """
         limit = window - Budget.of(window).reply
-        whole = await self._about(part, part.lines, facts, limit, before=part.before)
+        for characters in (min(6_000, limit // 2), limit // 8, 0):
+            self._known = characters
+            found = await self._largest(part, facts, limit)
+            if found is not None or not facts:
+                return found
+        return None
+
+    async def _largest(self, part: Part, facts: Sequence[Fact], limit: int) -> Asked | None:
+        whole = await self._about(part, part.lines, facts, before=part.before)
         if whole.tokens <= limit:
             return whole
         room = limit - self.fixed_tokens - self._estimate(len(task_text(Task(fold=True))))
         while True:
             lines = chunks(part.lines, room, self._estimate)[0]
-            asked = await self._about(part, lines, facts, limit)
+            asked = await self._about(part, lines, facts)
             if asked.tokens <= limit:
                 return asked
             if len(chunks(lines, 0, self._estimate)) == 1:
@@ -91,12 +101,12 @@ class Fitting:
         self, part: Part, lines: Sequence[Line], facts: Sequence[Fact], limit: int
     ) -> Asked | None:
         """One turn that is too long by itself."""
-        bare = await self._about(part, lines, facts, limit, messages=())
+        bare = await self._about(part, lines, facts, messages=())
         messages = [line.message for line in lines]
         less = shortened(messages, limit - bare.tokens, self._estimate)
         if less is None:
             return None
-        asked = await self._about(part, lines, facts, limit, messages=less)
+        asked = await self._about(part, lines, facts, messages=less)
         return asked if asked.tokens <= limit else None
 
     async def _about(
@@ -104,7 +114,6 @@ class Fitting:
         part: Part,
         lines: Sequence[Line],
         facts: Sequence[Fact],
-        limit: int,
         *,
         before: Sequence[Line] = (),
         messages: Sequence[ChatMessage] | None = None,
@@ -115,7 +124,7 @@ class Fitting:
         said = tuple(line for line in lines if line.id in part.said)
         task = Task(
             said=said,
-            known=known_facts(facts, said, most_characters=min(6_000, limit // 2)) if said else (),
+            known=known_facts(facts, said, most_characters=self._known) if said else (),
             fold=part.keep_from is not None,
             summary=_missing(self._summary, prompt),
             words=self._words,

@@ -16,7 +16,7 @@ from parley.agent.tokens import estimate_tokens
 from parley.memory.answer import Answer, read_answer
 from parley.memory.archiving import with_archived
 from parley.memory.asking import Prompt, said_by_people
-from parley.memory.cutting import Budget, Estimate, fold_point, newest_from
+from parley.memory.cutting import Budget, Estimate, chunks, fold_point, newest_from
 from parley.memory.fitting import Asked, Fitting, Part
 from parley.memory.replies import reply_of
 from parley.protocol import ChatMessage, ParleyError, ToolSpec, Usage
@@ -202,7 +202,11 @@ class _Round:
                 return await self._store(part, asked, found)
         if failed is not None and part.keep_from is None:
             raise failed
-        return await self._put_away(part, part.lines if asked is None else asked.lines)
+        if asked is None:
+            return await self._put_away(
+                part, chunks(part.lines, self._budget.tokens, self._estimate)[0]
+            )
+        return await self._put_away(part, asked.lines)
 
     async def _build(self, prompt: Prompt, messages: Sequence[ChatMessage]) -> Prompt:
         return await self._means.build(self._session, messages) or prompt
