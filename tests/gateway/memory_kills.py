@@ -21,7 +21,7 @@ _REACH = {"look": 12, "write": 40, "fold": 30, "view": 14, "edit": 30}
 """How many steps behind each moment it dies at most."""
 _AIMS = ("write", "asked", "view", "told", "fold", "edit", "look", "write", "told", "any", "start")
 _AIMED_WITHIN = 4.0
-_END = "<!-- end -->"
+_END = "<!-- end"
 
 
 @dataclass(slots=True)

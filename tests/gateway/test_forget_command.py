@@ -32,7 +32,7 @@ async def entry_of(kept: Remembered, text: str) -> int:
 async def test_what_is_named_by_number_is_forgotten(kept: Remembered, said: str) -> None:
     ids = await kept.plant("ann", "Likes tea", "Likes rain", "Likes snow")
     told = await kept.hear("ann", said.format(*ids[:2], ids[0]))
-    assert told.startswith("Forgotten for good: 2 things (note 2).")
+    assert told.startswith("Forgotten for good: 2 things (2 × note).")
     assert STILL in told
     assert "tea" not in told
     assert await kept.texts("ann") == ["Likes snow"]
@@ -87,7 +87,7 @@ async def test_everything_is_forgotten_when_it_is_said_twice(kept: Remembered) -
     assert "`/forget everything yes`" in asked
     assert len(await kept.texts("ann")) == 3
     told = await kept.hear("ann", "/forget everything yes")
-    assert told.startswith("Forgotten for good: 3 things (note 1, preference 2).")
+    assert told.startswith("Forgotten for good: 3 things (note, 2 × preference).")
     assert await kept.texts("ann") == []
     assert await kept.texts("bob") == ["Likes snow"]
     assert await kept.texts("ann", at=in_thread) == ["Plans the trip"]
@@ -102,7 +102,7 @@ async def test_in_a_group_everything_is_what_they_said_there(kept: Remembered) -
     await kept.plant("bob", "Drives the bus", at=in_thread)
     await kept.plant("ann", "Likes tea")
     told = await kept.hear("ann", "/forget everything yes", at=in_thread)
-    assert told.startswith("Forgotten for good: 1 thing (note 1).")
+    assert told.startswith("Forgotten for good: 1 thing (note).")
     assert await kept.texts("bob", at=in_thread) == ["Drives the bus"]
     assert await kept.texts("ann") == ["Likes tea"]
 
@@ -113,7 +113,7 @@ async def test_by_words_the_one_that_holds_them_is_forgotten(kept: Remembered) -
     told = await kept.hear("ann", "/forget the cats")
     assert "Forgotten" not in told, "not a word of it is certain"
     told = await kept.hear("ann", "/forget CAT named")
-    assert told.startswith("Forgotten for good: 1 thing (note 1).")
+    assert told.startswith("Forgotten for good: 1 thing (note).")
     assert await kept.texts("ann") == ["Has a dog named Tim"]
     assert await kept.texts("bob") == ["Has a cat named Max"]
 
@@ -140,7 +140,7 @@ async def test_forgetting_whose_answer_was_lost_in_a_crash_is_told_as_it_was(
     assert await kept.plant("ann", "Has a cat", at=place) == [1]
     await kept.hear("ann", "hello", at=place)
     before = await kept.half_done("ann", f"/forget {said}", "c1", at=place)
-    assert str(before.text).startswith("Forgotten for good: 1 thing (note 1).")
+    assert str(before.text).startswith("Forgotten for good: 1 thing (note).")
     commits = len(await kept.store.commits())
     await kept.house.crash()
     await kept.open()

@@ -20,6 +20,7 @@ from tests.memory.scene import a_line
 _SAID = (
     a_line(11, 1, "My daughter Mia plays the cello"),
     a_line(12, 2, "and we moved to Graz last week", person="test:bob"),
+    a_line(13, 3, "Do forget about Wien"),
 )
 
 
@@ -245,6 +246,15 @@ def test_no_answer_takes_long_to_read(text: str) -> None:
     began = time.perf_counter()
     _read(text, Task(said=said, fold=True, words=400))
     assert time.perf_counter() - began < 5.0
+
+
+def test_nobody_has_forgotten_what_another_said_only_because_both_speak() -> None:
+    said = (
+        a_line(11, 1, "My daughter Mia plays the cello"),
+        a_line(12, 2, "Forget where Ann lives!", person="test:bob"),
+    )
+    assert _answer(_facts(forget=[3]), Task(said=said, known=_KNOWN)).forgets == ()
+    assert _answer(_facts(forget=[3]), Task(said=said[:1], known=_KNOWN)).forgets == (3,)
 
 
 @given(text=st.text(st.sampled_from('{}[]":,`abc \\u12\n') | st.characters()))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parley.storage.wording import holds, is_outdated, normal_form, without_lines
+from parley.storage.wording import Telling, holds, is_outdated, normal_form, without_lines
 
 _WORDS = st.lists(st.text(st.characters(categories=["L", "N"]), min_size=1, max_size=8), min_size=1)
 
@@ -98,15 +100,15 @@ def test_a_line_does_not(fact: str, line: str) -> None:
 
 def test_only_those_lines_go() -> None:
     text = "- Lives in Berlin.\n- Likes tea.\n\n- Has moved to Berlin, where they live now.\n"
-    assert without_lines(text, ["User lives in Berlin"]) == "- Likes tea.\n\n"
-    assert without_lines(text, []) == text
+    assert without_lines(text, Telling(["User lives in Berlin"])) == "- Likes tea.\n\n"
+    assert without_lines(text, Telling([])) == text
 
 
 @given(_WORDS)
 def test_a_fact_is_told_of_by_itself(words: list[str]) -> None:
     text = " ".join(words)
     assert holds(text, text)
-    assert without_lines(text, [text]) == ""
+    assert without_lines(text, Telling([text])) == ""
 
 
 @pytest.mark.parametrize(
@@ -125,3 +127,37 @@ def test_a_line_is_outdated_when_it_tells_what_was_corrected(line: str, outdated
 
 def test_a_correction_that_only_adds_leaves_lines_alone() -> None:
     assert not is_outdated("- Lives in Berlin", "Lives in Berlin", "Lives in Berlin Mitte")
+
+
+_PIECES = st.sampled_from(
+    [
+        "Berlin",
+        "lives",
+        "living",
+        "in",
+        "the",
+        "a",
+        "C#",
+        "5",
+        "user",
+        "that",
+        "ßtraße",
+        "東京",
+        "は",
+        "…",
+    ]
+)
+_SENTENCES = st.lists(_PIECES, max_size=6).map(" ".join) | st.text(max_size=12)
+
+
+@given(line=_SENTENCES, facts=st.lists(_SENTENCES, max_size=5))
+def test_many_facts_are_looked_for_as_one_is(line: str, facts: list[str]) -> None:
+    assert Telling(facts)(line) == any(holds(line, fact) for fact in facts)
+
+
+def test_many_facts_are_looked_for_in_many_lines_in_no_time() -> None:
+    """Nothing else is stored meanwhile."""
+    tells = Telling(f"Their badge number {n} is kept in the drawer {n * 7}" for n in range(500))
+    began = time.perf_counter()
+    assert not any(tells(f"- They spoke of item {n} and what became of it") for n in range(5_000))
+    assert time.perf_counter() - began < 5.0

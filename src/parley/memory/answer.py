@@ -25,6 +25,7 @@ _LONGEST_FACT = 500
 _LONGEST_TEXT = 200_000
 _MOST_TRIES = 200
 _CHARACTERS_A_WORD = 12
+_LEAST_BEGINNING = 4
 _USUAL_CONFIDENCE = 0.7
 _THOUGHT = re.compile(r"<think(?:ing)?>", re.IGNORECASE)
 _THOUGHT_OUT = re.compile(r"</think(?:ing)?>", re.IGNORECASE)
@@ -185,9 +186,27 @@ def _sources(value: object, text: str, said: Sequence[Line], held: _Held) -> lis
 
 
 def _forgettable(task: Task) -> set[int]:
-    """Facts from the words of those who speak here: nobody takes back what another said."""
-    people = {line.person for line in task.said}
-    return {fact.id for fact in task.known if fact.person in people}
+    """Facts from the words of those who speak here: nobody takes back what another said.
+
+    Where several speak, those that whoever said them speaks of again: it is they who may ask.
+    """
+    said: dict[str, list[str]] = {}
+    for line in task.said:
+        said.setdefault(line.person, []).append(line.message.text)
+    theirs = [fact for fact in task.known if fact.person in said]
+    if len(said) > 1:
+        words = {person: stems(" ".join(texts)) for person, texts in said.items()}
+        theirs = [fact for fact in theirs if _speak_of(words[fact.person], fact.text)]
+    return {fact.id for fact in theirs}
+
+
+def _speak_of(words: Collection[str], fact: str) -> bool:
+    """Whether one of the words is one that tells of the fact, or begins as it does."""
+    long = [word for word in words if len(word) >= _LEAST_BEGINNING]
+    return any(
+        told in words or (len(told) > _LEAST_BEGINNING and told.startswith(tuple(long)))
+        for told in telling(fact)
+    )
 
 
 def _ids(value: object, offered: Collection[int]) -> tuple[int, ...]:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable
 
-__all__ = ["holds", "is_outdated", "normal_form", "without_lines"]
+__all__ = ["Telling", "holds", "is_outdated", "normal_form", "without_lines"]
 
 _ARTICLES = frozenset({"a", "an", "the"})
 # These mean something at the edge of a word: `C#`, `-5`, `50%`, `/etc`, `@alice`.
@@ -52,11 +53,49 @@ def is_outdated(line: str, before: str, since: str) -> bool:
     return bool((old - new) & words) and not (new - old) & words
 
 
-def without_lines(text: str, facts: Iterable[str]) -> str:
-    """The text without the lines that tell of one of these facts."""
-    gone = tuple(facts)
-    lines = text.splitlines(keepends=True)
-    return "".join(line for line in lines if not any(holds(line, fact) for fact in gone))
+class Telling:
+    """Whether a line `holds` one of many facts: each of them is taken apart once, and so is it."""
+
+    def __init__(self, facts: Iterable[str]) -> None:
+        self._forms: set[str] = set()
+        self._needed: list[tuple[int, float]] = []
+        self._with_word: dict[str, list[int]] = {}
+        for fact in facts:
+            wanted = _significant(fact)
+            if not wanted:
+                self._forms.add(normal_form(fact))
+                continue
+            for word in wanted:
+                self._with_word.setdefault(word, []).append(len(self._needed))
+            self._needed.append((min(_LEAST_WORDS, len(wanted)), _LEAST_SHARE * len(wanted)))
+        self._forms.discard("")
+        # These are found within others too, for not every script has spaces between words.
+        self._foreign = [word for word in self._with_word if not word.isascii()]
+        self._known: dict[str, bool] = {}
+
+    def __call__(self, line: str) -> bool:
+        if line not in self._known:
+            self._known[line] = self._looked_at(line)
+        return self._known[line]
+
+    def _looked_at(self, line: str) -> bool:
+        folded = _folded(line)
+        words = {_stem(word) for word in _words(folded)}
+        words.update(word for word in self._foreign if word in folded)
+        found = Counter(fact for word in words for fact in self._with_word.get(word, ()))
+        for fact, count in found.items():
+            least, share = self._needed[fact]
+            if count >= least and count >= share:
+                return True
+        if not self._forms:
+            return False
+        form = f" {normal_form(line)} "
+        return any(f" {each} " in form for each in self._forms)
+
+
+def without_lines(text: str, tells: Callable[[str], bool]) -> str:
+    """The text without the lines that tell of something."""
+    return "".join(line for line in text.splitlines(keepends=True) if not tells(line))
 
 
 def _folded(text: str) -> str:

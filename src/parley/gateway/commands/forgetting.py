@@ -70,7 +70,8 @@ async def _ask_for_everything(call: CommandCall, at: Here, with_words: bool) -> 
 
 
 def _told(call: CommandCall, gone: Forgotten, with_words: bool) -> str:
-    kinds = ", ".join(f"{kind} {number}" for kind, number in sorted(gone.kinds.items()))
+    each = (kind if many == 1 else f"{many} × {kind}" for kind, many in sorted(gone.kinds.items()))
+    kinds = ", ".join(each)
     things = count(sum(gone.kinds.values()) or len(gone.facts), "thing")
     told = f"Forgotten for good: {things} ({kinds or 'no longer so'})."
     if not with_words:

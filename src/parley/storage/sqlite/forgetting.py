@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -14,7 +14,7 @@ from parley.storage.memory import Fact, Forgotten
 from parley.storage.sqlite import commits, fact_search, gone, memory_rows, rows, search
 from parley.storage.sqlite.commits import Writing
 from parley.storage.sqlite.queries import SQL
-from parley.storage.wording import holds, without_lines
+from parley.storage.wording import Telling, without_lines
 
 __all__ = ["BLANK", "forget", "retire_session"]
 
@@ -80,9 +80,10 @@ def _remove(
         for text in texts:
             gone.let_go(db, place, text, now=now)
     texts = {text for found in wordings.values() for text in found}
-    _strip_summaries(db, facts, texts)
-    _blank_commands(db, facts, sorted(texts))
-    blanked = _blank(db, {**numbers, "person": person}, sorted(texts)) if words else 0
+    tells = Telling(texts)
+    _strip_summaries(db, facts, tells)
+    _blank_commands(db, facts, tells)
+    blanked = _blank(db, {**numbers, "person": person}, tells) if words else 0
     db.execute(SQL["gone_sources_put"], numbers)
     for fact in facts:
         fact_search.drop(db, fact.id)
@@ -104,8 +105,7 @@ def _wordings(db: sqlite3.Connection, facts: Sequence[Fact]) -> dict[str, set[st
     return found
 
 
-def _strip_summaries(db: sqlite3.Connection, facts: Sequence[Fact], texts: Iterable[str]) -> None:
-    texts = sorted(texts)
+def _strip_summaries(db: sqlite3.Connection, facts: Sequence[Fact], tells: Telling) -> None:
     values = {
         "facts": json.dumps([fact.id for fact in facts]),
         "places": json.dumps(sorted({fact.place for fact in facts})),
@@ -116,20 +116,20 @@ def _strip_summaries(db: sqlite3.Connection, facts: Sequence[Fact], texts: Itera
         found = db.execute(SQL["session_summary"], {"session": session}).fetchone()
         if (
             found is not None
-            and (left := without_lines(found["summary"], texts)) != found["summary"]
+            and (left := without_lines(found["summary"], tells)) != found["summary"]
         ):
             db.execute(SQL["session_sum_up"], {"session": session, "summary": left})
         else:  # what is being made of it just now may tell what is forgotten
             db.execute(SQL["session_revise_quietly"], {"session": session})
         for row in db.execute(SQL["memory_summaries"], {"session": session}).fetchall():
             kept = (row["summary_before"], row["summary_since"])
-            before, since = (without_lines(text, texts) for text in kept)
+            before, since = (without_lines(text, tells) for text in kept)
             if (before, since) != kept:
                 told = {"commit": row["id"], "before": before, "since": since}
                 db.execute(SQL["memory_summaries_put"], told)
 
 
-def _blank(db: sqlite3.Connection, whose: dict[str, str | None], texts: Sequence[str]) -> int:
+def _blank(db: sqlite3.Connection, whose: dict[str, str | None], tells: Telling) -> int:
     """Blank what people said that these facts came from, and what told of it in the same turns."""
     found = db.execute(SQL["entries_of_facts"], whose).fetchall()
     sources = {row["id"] for row in found}
@@ -141,20 +141,20 @@ def _blank(db: sqlite3.Connection, whose: dict[str, str | None], texts: Sequence
             row["id"]: ChatMessage.from_dict(json.loads(row["body"]))
             for row in db.execute(SQL["entries_of_turn"], place).fetchall()
         }
-        told = [*texts, *(said[id].text for id in said if id in sources)]
+        says_so = Telling(said[id].text for id in said if id in sources)
         for id, message in said.items():
-            if id in sources or (message.role != "user" and _tells(message, told)):
+            if id in sources or (message.role != "user" and _tells(message, tells, says_so)):
                 _blank_entry(db, id, turn, message)
                 blanked += 1
         for row in db.execute(SQL["outbox_of_turn"], place).fetchall():
-            if any(holds(row["text"], text) for text in told):
+            if tells(row["text"]) or says_so(row["text"]):
                 db.execute(SQL["outbox_blank"], {"id": row["id"], "blank": BLANK})
     for session in sorted({session for session, _ in turns}):
         db.execute(SQL["session_revise_quietly"], {"session": session})
     return blanked
 
 
-def _blank_commands(db: sqlite3.Connection, facts: Sequence[Fact], texts: Sequence[str]) -> None:
+def _blank_commands(db: sqlite3.Connection, facts: Sequence[Fact], tells: Telling) -> None:
     """What the people these facts are of told us to remember, and were shown of it."""
     people = {fact.person for fact in facts}
     people |= {fact.place.removeprefix("person:") for fact in facts}
@@ -162,23 +162,18 @@ def _blank_commands(db: sqlite3.Connection, facts: Sequence[Fact], texts: Sequen
         message = InboundMessage.from_dict(json.loads(row["payload"]))
         if person_of(message.source) not in people:
             continue
-        if any(holds(message.text, text) for text in texts):
+        if tells(message.text):
             blank = rows.dump(replace(message, text=BLANK).to_dict())
             db.execute(SQL["memory_command_blank"], {"id": row["id"], "payload": blank})
         told = db.execute(SQL["memory_command_reply"], {"name": f"command:{row['id']}"}).fetchone()
-        if told is not None and any(holds(line, t) for t in texts for line in _lines(told)):
+        if told is not None and any(map(tells, told["text"].splitlines())):
             db.execute(SQL["outbox_blank"], {"id": told["id"], "blank": BLANK})
 
 
-def _lines(reply: sqlite3.Row) -> list[str]:
-    lines: list[str] = reply["text"].splitlines()
-    return lines
-
-
-def _tells(message: ChatMessage, facts: Sequence[str]) -> bool:
+def _tells(message: ChatMessage, *telling: Telling) -> bool:
     calls = (str(value) for call in message.tool_calls for value in call.arguments.values())
     words = "\n".join((message.text, *calls))
-    return any(holds(words, fact) for fact in facts)
+    return any(tells(words) for tells in telling)
 
 
 def _blank_entry(db: sqlite3.Connection, id: int, turn: int, message: ChatMessage) -> None:
