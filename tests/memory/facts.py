@@ -8,7 +8,13 @@ HERE = "person:telegram:99"
 
 
 def a_fact(
-    id: int, text: str = "", *, kind: str = "note", said_at: float = 1.8e9, place: str = HERE
+    id: int,
+    text: str = "",
+    *,
+    kind: str = "note",
+    said_at: float = 1.8e9,
+    at: float | None = None,
+    place: str = HERE,
 ) -> Fact:
     return Fact(
         id=id,
@@ -19,5 +25,5 @@ def a_fact(
         origin="learned",
         person="telegram:99",
         said_at=said_at,
-        at=said_at,
+        at=said_at if at is None else at,
     )

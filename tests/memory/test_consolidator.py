@@ -13,10 +13,12 @@ import pytest
 
 from parley.agent.providers.base import ProviderError
 from parley.memory.consolidator import MemoryConsolidator, Prompt
-from parley.protocol import ChatMessage
-from parley.storage.memory import Tended
+from parley.protocol import ChatMessage, person_of
+from parley.storage.memory import Tended, person_place
 from parley.storage.sqlite.engine import connect
+from tests.builders import a_message
 from tests.memory.scene import Model, Scene, an_answer
+from tests.storage.conformance.base import claim_one
 from tests.waiting import until
 
 _TOLD = "I have a sister called Ida who lives in Graz."
@@ -506,3 +508,22 @@ async def test_active_sessions_do_not_keep_others_from_their_turn(scene: Scene) 
         consolidator.record_activity(f"c{number}")
     assert await consolidator.tick() == 5
     assert consolidator.status.waiting == 55
+
+
+async def test_without_more_it_remembers_a_person_where_they_speak_alone(scene: Scene) -> None:
+    lane = "agent:main:test:dm:c1"
+    message = a_message(_TOLD)
+    await scene.store.submit(lane, "told", message)
+    await scene.end(await claim_one(scene.store), ChatMessage("assistant", "How nice."))
+    consolidator = MemoryConsolidator(
+        workspace=scene.folder,
+        provider=scene.model,
+        model="scripted-1",
+        sessions=scene.store,
+        context_window_tokens=8_000,
+        build_messages=scene._prompt,
+        get_tool_definitions=lambda: [],
+    )
+    assert await consolidator.tick() == 1
+    [fact] = await scene.store.facts([person_place(person_of(message.source))])
+    assert fact.sources

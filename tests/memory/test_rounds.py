@@ -14,6 +14,7 @@ from parley.agent.tokens import estimate_tokens
 from parley.memory.asking import tokens_of
 from parley.memory.cutting import Budget
 from parley.protocol import ChatMessage, TextDelta, ToolCall, Usage
+from parley.storage.hands import Limit, Payer
 from parley.storage.memory import Edit, NewFact
 from tests.builders import a_message
 from tests.memory.scene import SYSTEM, TOOLS, Model, Scene, an_answer, place, task_of
@@ -158,6 +159,16 @@ async def test_a_provider_that_fails_is_asked_again_later(scene: Scene) -> None:
     await consolidator.tend(session)
     assert consolidator.status.failing == 0
     assert len(await scene.texts()) == 1
+
+
+async def test_calls_that_nothing_came_of_are_counted_too(scene: Scene) -> None:
+    scene.model.script = ("nonsense", _DOWN)
+    session = await scene.talk(_TOLD)
+    await scene.consolidator().tend(session)
+    assert len(scene.model.requests) == 3
+    limit = Limit("session", "month", 0.0, 9e9, tokens=1)
+    [spent] = await scene.store.spent(Payer("", session.id), [limit])
+    assert spent.tokens == 110
 
 
 async def test_where_nothing_is_remembered_nobody_is_asked(scene: Scene) -> None:

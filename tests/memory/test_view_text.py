@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,6 +19,7 @@ CAT = a_fact(3, "Has a cat.", kind="home")
 DOG = a_fact(5, "Has a dog.", kind="home")
 FACTS = [TEA, CAT, DOG]
 PAGE = render(HERE, FACTS)
+LAST = PAGE.splitlines()[-1]
 NOTHING = Merged(Edit())
 
 words = st.text(
@@ -45,7 +49,7 @@ def test_a_page_is_readable_and_in_order() -> None:
         "\n"
         "- [12] Prefers tea to coffee. · 2027-01-15\n"
         "\n"
-        "<!-- end -->\n"
+        "<!-- end, as of 2027-01-15 08:00:00.000000 UTC -->\n"
     )
     assert render(HERE, reversed(FACTS)) == PAGE
 
@@ -171,11 +175,13 @@ def test_an_edit_is_what_the_hand_did(page: str, edit: Edit | None) -> None:
             ("- [3] Has a cat. · 2027-01-15\n", ""),
             ("- [5]", "- [5] Has a dog.\n- [3] Has a cat.\n- [5]"),
         ),
-        edited((END, "Has a DOG\n\n" + END)),
+        edited((LAST, "Has a DOG\n\n" + LAST)),
         edited(("[5] ", "")),
         edited(("<!-- Edit", "<!-- Please\nEdit")),
         edited(("# What Parley remembers of telegram:99", "")),
-        PAGE.replace(END, ""),
+        PAGE.replace(LAST, ""),
+        PAGE.replace(LAST, END),
+        edited(("as of 2027-01-15", "as of 2027-13-15")),
         "\ufeff"[1:] + PAGE.replace("\n", "\r\n"),
         PAGE + "\n---\n\n***\n\n-\n",
     ],
@@ -190,6 +196,8 @@ def test_an_edit_is_what_the_hand_did(page: str, edit: Edit | None) -> None:
         "comment",
         "title",
         "end",
+        "no-moment",
+        "mangled-moment",
         "crlf",
         "rules",
     ],
@@ -274,3 +282,112 @@ def test_a_secret_is_left_out_with_a_sentence_that_does_not_tell_it() -> None:
 def test_a_line_that_is_too_long_is_not_cut() -> None:
     with pytest.raises(Unclear, match="longer than 500"):
         merge(PAGE, PAGE + "- " + "long " * 200, FACTS)
+
+
+# ── pages that were open for long ─────────────────────────────────────────────────────────────
+
+SINCE = 1.8e9 + 60
+CORRECTED = a_fact(5, "Has two dogs.", kind="home", at=SINCE)
+ADDED = a_fact(20, "Sails.", at=SINCE)
+NOW = [TEA, CAT, CORRECTED, ADDED]
+CHANGED_ELSEWHERE = (
+    "Line [5] was changed elsewhere since this page was opened; it was left as it is."
+)
+
+
+def merged_late(page: str, facts: list[Fact] = NOW) -> Merged:
+    """The page as it was is saved over the one that was written since."""
+    return merge(render(HERE, facts), page, facts)
+
+
+def test_an_old_page_removes_nothing_that_it_does_not_know() -> None:
+    assert merged_late(PAGE, [*FACTS, ADDED]) == NOTHING
+    assert merged_late(edited(("- [3] Has a cat. · 2027-01-15\n", "")), [*FACTS, ADDED]) == Merged(
+        Edit(removes=(3,))
+    )
+
+
+def test_an_old_page_brings_no_old_words_back() -> None:
+    assert merged_late(PAGE) == Merged(Edit(), (CHANGED_ELSEWHERE,))
+
+
+@pytest.mark.parametrize(
+    "line", ["- [5] Has a hen. · 2027-01-15", "- [5]", "- [5] Has a dog.\n- [5] Has a hen."]
+)
+def test_what_an_old_page_says_of_a_line_that_was_changed_since_is_told_of(line: str) -> None:
+    page = edited(("- [5] Has a dog. · 2027-01-15", line))
+    assert merged_late(page) == Merged(Edit(), (CHANGED_ELSEWHERE,))
+
+
+def test_an_old_page_that_says_what_is_so_since_is_no_edit() -> None:
+    assert merged_late(edited(("Has a dog", "Has two dogs"))) == NOTHING
+    assert merged_late(edited(("- [5] Has a dog. · 2027-01-15\n", ""))) == NOTHING
+
+
+def test_what_a_hand_did_to_lines_that_an_old_page_knows_is_taken() -> None:
+    page = edited(
+        ("- [3] Has a cat. · 2027-01-15\n", "- Has a hen.\n"), ("tea to coffee", "water to tea")
+    )
+    water = NewFact("Prefers water to tea.", kind="preference", person="telegram:99")
+    assert merged_late(page) == Merged(
+        Edit((NewFact("Has a hen.", kind="home"),), {12: water}, (3,)), (CHANGED_ELSEWHERE,)
+    )
+
+
+def test_a_page_that_was_written_last_knows_its_lines_whatever_was_learned_since() -> None:
+    page = edited(("a dog", "three dogs"), ("- [3] Has a cat. · 2027-01-15\n", ""))
+    again = a_fact(3, CAT.text, kind="home", at=SINCE)
+    three = NewFact("Has three dogs.", kind="home", person="telegram:99")
+    expected = Merged(Edit(changes={5: three}, removes=(3,)))
+    assert merge(PAGE, page, [TEA, again, CORRECTED, ADDED]) == expected
+
+
+@pytest.mark.parametrize("last", [END, "<!-- end, as of yesterday UTC -->"])
+def test_a_page_that_does_not_say_how_far_it_knows_is_taken_as_the_one_written_last(
+    last: str,
+) -> None:
+    dog = NewFact("Has a dog.", kind="home", person="telegram:99")
+    page = PAGE.replace(LAST, last)
+    assert merged_late(page) == Merged(Edit(changes={5: dog}, removes=(20,)))
+
+
+@given(st.sampled_from([math.nan, math.inf, -1e300, 1e300, 5.0]), st.floats(1.7e9, 1.9e9))
+def test_a_page_knows_the_facts_that_it_shows_to_the_last_of_them(odd: float, at: float) -> None:
+    facts = [a_fact(1, at=odd), a_fact(2, at=at), a_fact(3, at=at)]
+    without = "".join(
+        line for line in render(HERE, facts).splitlines(True) if not _has_number(line, {3})
+    )
+    since = [*facts, a_fact(4, at=2e9)]
+    assert merged_late(without, since).edit.removes == (3,)
+
+
+ids = st.sets(st.integers(1, 30))
+
+
+@given(ids.filter(bool), ids, ids, ids, ids, st.booleans())
+def test_an_old_page_neither_removes_nor_changes_what_is_newer_than_it(
+    old: set[int], new: set[int], corrected: set[int], gone: set[int], touched: set[int], both: bool
+) -> None:
+    opened = render(HERE, [a_fact(id, at=100.0) for id in old])
+    now = [
+        a_fact(id, f"Since {id}", at=200.0) if id in corrected else a_fact(id, at=100.0)
+        for id in sorted(old)
+    ] + [a_fact(id + 100, at=300.0) for id in sorted(new)]
+    page = "".join(
+        line.replace("Fact", "Hand") if _has_number(line, touched) else line
+        for line in opened.splitlines(True)
+        if not _has_number(line, gone)
+    )
+    other = [render(HERE, [*now, a_fact(200, at=400.0)])] if both else []
+    found = merge([*other, render(HERE, now)], page, now).edit
+    assert found.adds == ()
+    assert set(found.removes) == (old & gone) - corrected
+    assert set(found.changes or {}) == (old & touched) - gone - corrected
+
+
+def test_no_line_takes_long_to_look_through() -> None:
+    long = f"- {'well ' * 200}{'passwords=' * 100_000}"
+    began = time.perf_counter()
+    with pytest.raises(Unclear, match="longer than 500"):
+        merge(PAGE, PAGE.replace(LAST, f"{long}\n\n{LAST}"), FACTS)
+    assert time.perf_counter() - began < 5.0

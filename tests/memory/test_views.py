@@ -471,6 +471,71 @@ async def test_an_editor_that_was_open_does_not_bring_back_what_was_forgotten(
     assert await texts(store) == ["Drinks green tea", "Lives at Zanzibarweg"]
 
 
+# ── editors that were open for long ───────────────────────────────────────────────────────────
+
+
+async def test_an_editor_that_was_open_takes_back_nothing_that_was_learned_since(
+    views: Views, store: SqliteStore
+) -> None:
+    tea, cat, home, pet, bus = await learn(
+        store, "Drinks tea", "Has a cat", "Lives in Oslo", "Has a hen", "Takes the bus"
+    )
+    await views.sync()
+    file = views.file_of(HERE)
+    opened = file.read_text()
+    since = Edit(
+        adds=(NewFact("Sails"), NewFact("Lives in Graz", replaces=(home,))),
+        changes={cat: NewFact("Has two cats")},
+        removes=(bus,),
+    )
+    await store.remember(HERE, since, by="model", origin="learned")
+    await views.sync()
+    now = ["Drinks tea", "Has two cats", "Has a hen", "Sails", "Lives in Graz"]
+    written = file.read_text()
+    told = f"Line [{cat}] was changed elsewhere since this page was opened; it was left as it is."
+
+    file.write_text(opened)
+    made = await commits(store)
+    [problem] = await views.sync()
+    assert problem.endswith(f"USER.md: {told}")
+    assert await texts(store) == now
+    assert await commits(store) == made
+    assert file.read_text() == written
+    assert await views.sync() == []
+
+    file.write_text(
+        opened.replace("Drinks tea", "Drinks cocoa").replace(f"- [{pet}] Has a hen", "- Knits")
+    )
+    [problem] = await views.sync()
+    assert problem.endswith(told)
+    assert await texts(store) == ["Drinks cocoa", "Has two cats", "Sails", "Lives in Graz", "Knits"]
+    assert f"[{tea}] Drinks cocoa" in file.read_text()
+    assert await views.sync() == []
+
+
+@pytest.mark.parametrize("behind", [False, True], ids=["before", "behind"])
+@pytest.mark.parametrize("writes", [1, 2, 3])
+async def test_being_stopped_with_a_page_that_is_old_takes_back_nothing_either(
+    views: Views, store: SqliteStore, folder: Path, writes: int, behind: bool
+) -> None:
+    tea, cat, _ = await learn(store, "Drinks tea", "Has a cat", "Has a hen")
+    await views.sync()
+    file = views.file_of(HERE)
+    opened = file.read_text()
+    since = Edit(adds=(NewFact("Sails"),), changes={cat: NewFact("Has two cats")})
+    await store.remember(HERE, since, by="model", origin="learned")
+    await views.sync()
+    edited = opened.replace("Drinks tea", "Drinks cocoa").replace("Has a hen", "")
+    file.write_text(edited)
+    with pytest.raises(Stop):
+        await Views(folder, cast("MemoryStore", Stopping(store, writes, behind=behind))).sync()
+    await learn(store, "Sings")
+    await Views(folder, store).sync()
+    assert await texts(store) == ["Drinks cocoa", "Has two cats", "Sails", "Sings"]
+    assert f"[{tea}] Drinks cocoa" in file.read_text()
+    assert await Views(folder, store).sync() == []
+
+
 # ── names ─────────────────────────────────────────────────────────────────────────────────────
 
 

@@ -347,3 +347,26 @@ async def test_a_correction_takes_the_old_line_out_of_the_summary(store: SqliteS
     right = NewFact("Their cat is Mochi", sources=(at,), replaces=(miso.id,))
     assert await store.consolidate(made(seen, right)) is not None
     assert (await tended(store)).summary == "- They like tea."
+
+
+@pytest.mark.parametrize(
+    "since",
+    [
+        ("b", "a", "c"),
+        ("b", "c", "a"),
+        ("b", "x", "c"),
+        ("x", "a", "b"),
+        ("b", "a", "a"),
+        ("c", "c", "b"),
+    ],
+    ids="".join,
+)
+async def test_words_that_go_from_one_fact_to_another_are_not_lost(
+    store: SqliteStore, since: tuple[str, ...]
+) -> None:
+    words = {each: f"Has a {each}{each}{each}" for each in "abcx"}
+    await add(store, *(words[each] for each in "abc"))
+    ids = [fact.id for fact in await store.facts([ALICE])]
+    changes = {id: NewFact(words[each]) for id, each in zip(ids, since, strict=True)}
+    await store.remember(ALICE, Edit(changes=changes), by="owner", origin="hand")
+    assert set(await texts(store)) == {words[each] for each in since}

@@ -19,6 +19,7 @@ from parley.agent.providers.base import Provider
 from parley.memory.asking import Prompt
 from parley.memory.attention import Activity, Faults
 from parley.memory.look import Look
+from parley.memory.places import places_of
 from parley.memory.rounds import Means, Wanted, run_round, usual_estimate
 from parley.memory.works import Work, Works
 from parley.protocol import ChatMessage, ParleyError, ToolSpec, Usage
@@ -46,6 +47,11 @@ class MemoryStatus:
     tended: int
 
 
+def usual_place(session: Tended) -> str:
+    """Where what is said in it is kept."""
+    return session.place or places_of(session.key, session.source).write
+
+
 class MemoryConsolidator:
     """`start_background_task`, then `stop_background_task`. It may be used without either.
 
@@ -63,7 +69,7 @@ class MemoryConsolidator:
         build_messages: Callable[[Tended, Sequence[ChatMessage]], Awaitable[Prompt | None]],
         get_tool_definitions: Callable[[], Sequence[ToolSpec]],
         *,
-        place_of: Callable[[Tended], str],
+        place_of: Callable[[Tended], str] = usual_place,
         idle_check_interval: float = 60.0,
         learn: bool = True,
         is_busy: Callable[[str], bool] = lambda lane: False,

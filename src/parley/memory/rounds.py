@@ -100,7 +100,7 @@ async def run_round(
         a_round = _Round(means, session, prompt, provider)
         part = await a_round.due(wanted, aim or Aim())
         if part is not None:
-            return await a_round.make(part)
+            return await a_round.made_of(part)
     if wanted == "all":
         await means.sessions.put_off(session.id, session.seen, None)
     return None
@@ -176,6 +176,16 @@ class _Round:
         )
 
     # ── what is made of it ──
+
+    async def made_of(self, part: Part) -> Commit | None:
+        """What it cost is counted in any case."""
+        commit: Commit | None = None
+        try:
+            commit = await self.make(part)
+        finally:
+            if commit is None and self._usage:
+                await self._means.sessions.count_calls(self._session.id, self._usage)
+        return commit
 
     async def make(self, part: Part) -> Commit | None:
         """Ask, at most three times, and store what came of it."""
@@ -291,7 +301,11 @@ class _Round:
             note=_note(kind, len(lines)),
             usage=tuple(self._usage),
         )
-        return await self._means.sessions.consolidate(made)
+        self._usage.clear()  # broken off in the midst of this, it may be stored all the same
+        commit = await self._means.sessions.consolidate(made)
+        if commit is None:
+            self._usage += made.usage
+        return commit
 
 
 def _next_id(part: Part, lines: Sequence[Line]) -> int:

@@ -14,10 +14,23 @@ from parley.protocol import ParleyError
 from parley.storage.memory import PROFILE, Edit, Fact, NewFact
 from parley.storage.wording import normal_form
 
-__all__ = ["END", "Merged", "Unclear", "ViewLine", "ViewLines", "merge", "parse", "render"]
+__all__ = [
+    "END",
+    "Merged",
+    "Unclear",
+    "ViewLine",
+    "ViewLines",
+    "is_newer",
+    "merge",
+    "parse",
+    "render",
+]
 
 END: Final = "<!-- end -->"
-"""The last line of a page: without it the page may have been cut off."""
+"""The last line of a page: without it the page may have been cut off.
+
+Ours also says how far the page knows: when the newest fact on it was last changed.
+"""
 
 _HINT: Final = (
     "<!-- Edit freely: change a line, remove it, or add one below a heading. "
@@ -26,6 +39,7 @@ _HINT: Final = (
 _ITEM = re.compile(r"\s*(?:[-*+]|\d{1,2}[.)])(?:\s+(?P<rest>.*))?")
 _NUMBER = re.compile(r"\[(?P<id>\d{1,18})\](?:\s+|$)")
 _DATE = re.compile(r"(?:^|\s+)· \d{4}-\d\d-\d\d$")
+_LAST = re.compile(r"<!-- end(?:, as of (?P<as_of>.*?)(?: UTC)?)? -->")
 _RULE = re.compile(r"[\s*_=`~|:-]+")
 
 
@@ -40,11 +54,15 @@ class ViewLine:
 
 @dataclass(frozen=True, slots=True)
 class ViewLines:
-    """A page as it was read. `title` and `ended` say whether its first and last line are there."""
+    """A page as it was read. `title` and `ended` say whether its first and last line are there.
+
+    What was changed behind `as_of` it does not know; None: it does not say.
+    """
 
     title: bool
     ended: bool
     lines: tuple[ViewLine, ...]
+    as_of: datetime.datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,12 +70,13 @@ class Merged:
     """What a hand changed, and what of it was left out and why, in sentences.
 
     `numbers` are those that the words of some additions bear, though no fact has them any more:
-    from another page, or from this one as it was long ago.
+    from another page, or from this one as it was long ago, `as_of` then.
     """
 
     edit: Edit
     problems: tuple[str, ...] = ()
     numbers: Mapping[str, int] = field(default_factory=dict, compare=False)
+    as_of: datetime.datetime | None = field(default=None, compare=False)
 
     @property
     def is_empty(self) -> bool:
@@ -75,12 +94,13 @@ def render(place: str, facts: Iterable[Fact]) -> str:
     """The page of a place: by kind, and in a kind by number; a fact is one line."""
     page = [f"# {_title(place)}", "", _HINT]
     kind: str | None = None
-    for fact in sorted(facts, key=lambda fact: (_heading(fact.kind), fact.id)):
+    shown = sorted(facts, key=lambda fact: (_heading(fact.kind), fact.id))
+    for fact in shown:
         if _heading(fact.kind) != kind:
             kind = _heading(fact.kind)
             page += ["", f"## {kind}", ""]
         page.append(f"- [{fact.id}] {flat(fact.text)} · {_day(fact.said_at)}")
-    return "\n".join((*page, "", END, ""))
+    return "\n".join((*page, "", _last_line(shown), ""))
 
 
 def _title(place: str) -> str:
@@ -94,11 +114,25 @@ def _heading(kind: str) -> str:
     return flat(kind) or "note"
 
 
+def _last_line(facts: Sequence[Fact]) -> str:
+    newest = max((at for fact in facts if (at := _moment(fact.at)) is not None), default=None)
+    if newest is None:
+        return END
+    as_of = newest.replace(tzinfo=None).isoformat(" ", "microseconds")
+    return f"<!-- end, as of {as_of} UTC -->"
+
+
 def _day(at: float) -> str:
+    moment = _moment(at)
+    return "1970-01-01" if moment is None else moment.date().isoformat()
+
+
+def _moment(at: float) -> datetime.datetime | None:
+    """As a page can write it: to the microsecond."""
     try:
-        return datetime.datetime.fromtimestamp(at, datetime.UTC).strftime("%Y-%m-%d").zfill(10)
+        return datetime.datetime.fromtimestamp(at, datetime.UTC)
     except (ValueError, OverflowError, OSError):
-        return "1970-01-01"
+        return None
 
 
 # ── reading ───────────────────────────────────────────────────────────────────────────────────
@@ -108,12 +142,14 @@ def parse(text: str) -> ViewLines:
     """The lines of a page, however a person wrote them: any bullet, wrapped, or none at all."""
     found: list[tuple[str, str]] = []
     title = ended = False
+    as_of: datetime.datetime | None = None
     kind = "note"
     joins = comment = False  # whether the next line goes on with what this one says
     for raw in text.replace("\r\n", "\n").replace("\r", "\n").split("\n"):
         line = raw.strip()
         if comment or line.startswith("<!--"):
-            ended = ended or line == END
+            if last := _LAST.fullmatch(line):
+                ended, as_of = True, _read_moment(last["as_of"])
             comment = "-->" not in line
             joins = False
         elif line.startswith("# ") and not found:
@@ -130,7 +166,7 @@ def parse(text: str) -> ViewLines:
         else:
             found.append((kind, line))
             joins = True
-    return ViewLines(title, ended, tuple(_line(kind, rest) for kind, rest in found))
+    return ViewLines(title, ended, tuple(_line(kind, rest) for kind, rest in found), as_of)
 
 
 def _line(kind: str, rest: str) -> ViewLine:
@@ -138,6 +174,14 @@ def _line(kind: str, rest: str) -> ViewLine:
     number = _NUMBER.match(rest)
     text = _DATE.sub("", rest[number.end() :] if number else rest)
     return ViewLine(int(number["id"]) if number else None, kind, text)
+
+
+def _read_moment(written: str | None) -> datetime.datetime | None:
+    try:
+        read = datetime.datetime.fromisoformat(written or "")
+    except ValueError:
+        return None
+    return read.replace(tzinfo=datetime.UTC) if read.tzinfo is None else None
 
 
 # ── merging ───────────────────────────────────────────────────────────────────────────────────
@@ -150,15 +194,20 @@ def merge(bases: str | Sequence[str], edited: str, facts: Sequence[Fact]) -> Mer
     which: then a line was changed only if it is so in none of them, and removed only if it was in
     all. What changed in the store meanwhile and was not touched by the hand stays. Where both
     changed a line the hand's words hold; what only the hand removed and the store changed stays.
+
+    A page that was open since before `bases` were written knows less than they do: facts that are
+    newer than it are left as they are, whatever it says or does not say of them.
     """
     pages = [parse(base) for base in ([bases] if isinstance(bases, str) else bases)]
     before = [{line.id: line for line in page.lines if line.id is not None} for page in pages]
     page = parse(edited)
     _check_whole(page, pages)
     known = {fact.id: fact for fact in facts}
-    kept, new = _sorted_out(page.lines, before, known)
+    unknown = _unknown_to(page, pages, facts)
+    problems = _told_of(unknown, page)
+    lines = [line for line in page.lines if line.id not in unknown]
+    kept, new = _sorted_out(lines, before, known)
 
-    problems: list[str] = []
     changes: dict[int, NewFact] = {}
     removes: list[int] = []
     for id, line in kept.items():
@@ -174,7 +223,9 @@ def merge(bases: str | Sequence[str], edited: str, facts: Sequence[Fact]) -> Mer
         ):
             changes[id] = NewFact(line.text, kind=_new_kind(line.kind, facts), person=fact.person)
     for id, fact in known.items():
-        if id not in kept and before and all(_is_same(fact, base.get(id)) for base in before):
+        if id in kept or id in unknown or not before:
+            continue
+        if all(_is_same(fact, base.get(id)) for base in before):
             removes.append(id)
 
     said = {normal_form(fact.text): fact.id for fact in facts}
@@ -190,7 +241,34 @@ def merge(bases: str | Sequence[str], edited: str, facts: Sequence[Fact]) -> Mer
             if line.id is not None and line.id not in known:
                 numbers[line.text] = line.id
     edit = Edit(tuple(adds), changes or None, tuple(sorted(removes)))
-    return Merged(edit, tuple(problems), numbers)
+    return Merged(edit, tuple(problems), numbers, page.as_of)
+
+
+def is_newer(fact: Fact, as_of: datetime.datetime | None) -> bool:
+    """Whether it was changed since a page was written; one that does not say when knows all."""
+    at = _moment(fact.at)
+    return as_of is not None and at is not None and at > as_of
+
+
+def _unknown_to(
+    page: ViewLines, pages: Sequence[ViewLines], facts: Sequence[Fact]
+) -> dict[int, Fact]:
+    """The facts that an old page cannot speak of. One as of a base is an edit of that base."""
+    if any(was.as_of == page.as_of for was in pages):
+        return {}
+    return {fact.id: fact for fact in facts if is_newer(fact, page.as_of)}
+
+
+def _told_of(unknown: Mapping[int, Fact], page: ViewLines) -> list[str]:
+    differing = dict.fromkeys(
+        line.id
+        for line in page.lines
+        if line.id is not None and line.id in unknown and line.text != flat(unknown[line.id].text)
+    )
+    return [
+        f"Line [{id}] was changed elsewhere since this page was opened; it was left as it is."
+        for id in differing
+    ]
 
 
 def _check_whole(page: ViewLines, pages: Sequence[ViewLines]) -> None:
@@ -249,7 +327,8 @@ def _new_kind(heading: str, facts: Sequence[Fact]) -> str:
 
 
 def _is_fit(line: ViewLine, problems: list[str]) -> bool:
-    if looks_secret(line.text) or looks_secret(line.kind):
+    # What is longer is refused anyhow, and may take long to look through.
+    if looks_secret(line.text[: 2 * LONGEST]) or looks_secret(line.kind[:LONGEST]):
         where = f"Line [{line.id}]" if line.id is not None else "A new line"
         problems.append(f"{where} looks like a key or password; such things are not remembered.")
         return False

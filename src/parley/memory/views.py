@@ -19,7 +19,8 @@ from typing import Final
 
 from parley.config.errors import shown
 from parley.memory.view_files import Stamp, ViewFiles
-from parley.memory.view_text import Merged, Unclear, merge, render
+from parley.memory.view_text import Merged, Unclear, is_newer, merge, render
+from parley.memory.wording import flat
 from parley.protocol import ParleyError
 from parley.storage.memory import PROFILE, MemoryStore, View
 
@@ -135,9 +136,10 @@ class Views:
         self, place: str, bases: tuple[str, ...], text: str, version: int
     ) -> tuple[str, ...]:
         file = self.file_of(place)
-        merged = await self._without_forgotten(
-            place, merge(bases, text, await self._store.facts([place]))
-        )
+        facts = await self._store.facts([place])
+        # In a thread: a long page takes a while.
+        merged = await asyncio.to_thread(merge, bases, text, facts)
+        merged = await self._without_forgotten(place, await self._without_gone(place, merged))
         if not merged.is_empty:
             # Stopped behind this, the same edit is found again: it is made once.
             digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
@@ -168,6 +170,18 @@ class Views:
         )
         edit = replace(merged.edit, adds=adds)
         return replace(merged, edit=edit, problems=(*merged.problems, *told))
+
+    async def _without_gone(self, place: str, merged: Merged) -> Merged:
+        """Nor does it bring back what was removed or replaced since, where it was not touched."""
+        gone: set[str] = set()
+        for words, number in merged.numbers.items():
+            fact = await self._store.fact(number)
+            if fact is None or fact.place != place or not is_newer(fact, merged.as_of):
+                continue
+            if flat(fact.text) == words:
+                gone.add(words)
+        adds = tuple(new for new in merged.edit.adds if new.text not in gone)
+        return replace(merged, edit=replace(merged.edit, adds=adds))
 
     async def _write(self, place: str, *, even_if_unclear: bool) -> list[str]:
         problems: list[str] = []

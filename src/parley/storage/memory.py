@@ -314,6 +314,9 @@ class MemoryStore(Protocol):
         one of kind `learned` moves the offset and leaves no commit behind but returns one.
         """
 
+    async def count_calls(self, session: str, usage: Sequence[Usage]) -> None:
+        """Model calls that were made for a session, and that nothing came of."""
+
     # facts
     async def remember(
         self,

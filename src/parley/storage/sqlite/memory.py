@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 
+from parley.protocol import Usage
 from parley.storage.contract import StoreUnavailable
 from parley.storage.memory import (
     Commit,
@@ -75,6 +76,11 @@ class SqliteMemory:
         if commit is not None and made.forgets:
             await self._purge_memory()
         return commit
+
+    async def count_calls(self, session: str, usage: Sequence[Usage]) -> None:
+        await self._engine.write(
+            lambda db: tending.count_calls(db, session, usage, now=time.time())
+        )
 
     # ── facts ──
 

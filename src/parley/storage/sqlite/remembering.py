@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import takewhile
 
@@ -14,6 +14,7 @@ from parley.storage.sqlite import commits, facts, gone, rows
 from parley.storage.sqlite.commits import Writing
 from parley.storage.sqlite.outdated import correct_summaries
 from parley.storage.sqlite.queries import SQL
+from parley.storage.wording import normal_form
 
 __all__ = ["remember", "take_in", "with_sources"]
 
@@ -44,7 +45,7 @@ def remember(
     found = None if turn is None else db.execute(SQL["turn_get"], {"turn": turn}).fetchone()
     if found is not None:
         writing.session, said = found["session"], _said_in(db, found)
-    for id, new in changed.items():
+    for id, new in _in_order(db, changed):
         _change(db, writing, id, _sourced(db, new, said), origin)
     for new in edit.adds:
         gone.recall(db, place, new.text)
@@ -56,6 +57,31 @@ def remember(
             writing.changes.append(facts.put(db, fact, removed, "removed", now=now))
     correct_summaries(db, place, writing.changes)
     return commits.write(db, writing)
+
+
+def _in_order(db: sqlite3.Connection, changed: Mapping[int, NewFact]) -> list[tuple[int, NewFact]]:
+    """Each behind the one whose words it takes over, so that the two do not become one.
+
+    Facts that only change places with each other stay as they are: all their words are there.
+    """
+    held = {_form(fact.text): id for id in changed if (fact := facts.get(db, id)) is not None}
+    waits = {id: held.get(_form(new.text), id) for id, new in changed.items()}
+    ordered: list[tuple[int, NewFact]] = []
+    done: set[int] = set()
+    for start in changed:
+        path: list[int] = []
+        id = start
+        while id not in done and id not in path:
+            path.append(id)
+            id = waits[id]
+        circle = path[path.index(id) :] if id in path and waits[id] != id else []
+        ordered += [(each, changed[each]) for each in reversed(path) if each not in circle]
+        done.update(path)
+    return ordered
+
+
+def _form(text: str) -> str:
+    return normal_form(rows.storable(text))
 
 
 def _said_in(db: sqlite3.Connection, turn: sqlite3.Row) -> list[sqlite3.Row]:

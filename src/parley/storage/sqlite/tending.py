@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from itertools import groupby
 
+from parley.protocol import Usage
 from parley.storage.memory import Commit, Consolidation, Fold, Line, NewFact, Seen, Tended
 from parley.storage.sqlite import (
     commits,
@@ -24,7 +25,7 @@ from parley.storage.sqlite.outdated import correct_summaries
 from parley.storage.sqlite.queries import SQL
 from parley.storage.wording import normal_form
 
-__all__ = ["consolidate", "get", "in_line", "lines", "put_off", "remember_at"]
+__all__ = ["consolidate", "count_calls", "get", "in_line", "lines", "put_off", "remember_at"]
 
 
 def in_line(
@@ -104,7 +105,7 @@ def consolidate(db: sqlite3.Connection, made: Consolidation, *, now: float) -> C
         _fold(db, writing, session, made.fold)
     correct_summaries(db, made.place, writing.changes)
     db.execute(SQL["session_learn"], {"session": made.session, "learned": made.learned})
-    _count(db, made, now=now)
+    count_calls(db, made.session, made.usage, now=now)
     if made.kind == "learned" and made.fold is None and not writing.changes:
         return writing.as_commit()
     return commits.write(db, writing)
@@ -149,8 +150,10 @@ def _fold(db: sqlite3.Connection, writing: Writing, session: sqlite3.Row, fold: 
     db.execute(SQL["session_fold"], values)
 
 
-def _count(db: sqlite3.Connection, made: Consolidation, *, now: float) -> None:
-    if made.usage:
-        turn = db.execute(SQL["turn_newest"], {"session": made.session}).fetchone()["id"] or 0
-        for usage in made.usage:
-            spending.count_apart(db, made.session, turn, usage, now=now)
+def count_calls(
+    db: sqlite3.Connection, session: str, calls: Sequence[Usage], *, now: float
+) -> None:
+    if calls:
+        turn = db.execute(SQL["turn_newest"], {"session": session}).fetchone()["id"] or 0
+        for usage in calls:
+            spending.count_apart(db, session, turn, usage, now=now)
