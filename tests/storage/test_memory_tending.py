@@ -45,6 +45,8 @@ async def test_those_that_wait_longest_come_first(store: SqliteStore) -> None:
     ids = [waiting.id for waiting in seen]
     assert [waiting.id for waiting in await store.untended(_LATER)] == ids
     assert [waiting.id for waiting in await store.untended(_LATER, limit=2)] == ids[:2]
+    first, *_ = await store.untended(_LATER, limit=1)
+    assert [waiting.id for waiting in await store.untended(_LATER, behind=first)] == ids[1:]
     found = await store.untended(_LATER, without=ids[:1])
     assert [waiting.id for waiting in found] == ids[1:]
     await talk(store, "again", chat="c1")
@@ -127,7 +129,7 @@ async def test_what_it_costs_to_find_them_does_not_grow(store: SqliteStore) -> N
     plan = await store._engine.read(
         lambda db: db.execute(
             f"EXPLAIN QUERY PLAN {SQL['sessions_untended']}",
-            {"now": 1, "limit": 1, "without": "[]"},
+            {"now": 1, "limit": 1, "without": "[]", "at": -1, "id": ""},
         ).fetchall()
     )
     assert "session_untended" in plan[0]["detail"]

@@ -29,7 +29,7 @@ class Look:
         self._running = running
         self._now = time.time()
         self._found: deque[Tended] = deque()
-        self._looked: set[str] = set()
+        self._last: Tended | None = None
         self._left = 0
         self._lock = asyncio.Lock()
 
@@ -46,9 +46,10 @@ class Look:
                     if self._may_tend(session):
                         return session
                     self._left += 1
-                without = self._looked.union(self._running())
-                batch = await self._sessions.untended(self._now, limit=_BATCH, without=without)
+                batch = await self._sessions.untended(
+                    self._now, limit=_BATCH, without=self._running(), behind=self._last
+                )
                 if not batch:
                     return None
-                self._looked.update(session.id for session in batch)
+                self._last = batch[-1]
                 self._found.extend(batch)

@@ -277,9 +277,16 @@ class MemoryStore(Protocol):
 
     # tending
     async def untended(
-        self, now: float, *, limit: int = 50, without: Collection[str] = ()
+        self,
+        now: float,
+        *,
+        limit: int = 50,
+        without: Collection[str] = (),
+        behind: Tended | None = None,
     ) -> list[Tended]:
         """Sessions in line by `now`, longest waiting first, without those `without` (ids).
+
+        With `behind`, only those that wait behind this one in line.
 
         What it costs depends on how many it finds, and not on how many are stored. A session is
         put in line when a turn begins in it. Those of delegated tasks never are.

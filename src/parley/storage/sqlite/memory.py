@@ -49,10 +49,15 @@ class SqliteMemory:
     # ── tending ──
 
     async def untended(
-        self, now: float, *, limit: int = 50, without: Collection[str] = ()
+        self,
+        now: float,
+        *,
+        limit: int = 50,
+        without: Collection[str] = (),
+        behind: Tended | None = None,
     ) -> list[Tended]:
         return await self._engine.glance(
-            lambda db: tending.in_line(db, now, limit=limit, without=without)
+            lambda db: tending.in_line(db, now, limit=limit, without=without, behind=behind)
         )
 
     async def tended(self, session: str) -> Tended | None:

@@ -29,9 +29,22 @@ __all__ = ["consolidate", "count_calls", "get", "in_line", "lines", "put_off", "
 
 
 def in_line(
-    db: sqlite3.Connection, now: float, *, limit: int, without: Collection[str]
+    db: sqlite3.Connection,
+    now: float,
+    *,
+    limit: int,
+    without: Collection[str],
+    behind: Tended | None,
 ) -> list[Tended]:
-    values = {"now": now, "limit": limit, "without": json.dumps(list(without))}
+    values = {
+        "now": now,
+        "limit": limit,
+        "without": json.dumps(list(without)),
+        "at": -1.0,
+        "id": "",
+    }
+    if behind is not None and behind.seen.tend_at is not None:
+        values |= {"at": behind.seen.tend_at, "id": behind.id}
     return [memory_rows.tended(row) for row in db.execute(SQL["sessions_untended"], values)]
 
 

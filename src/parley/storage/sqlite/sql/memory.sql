@@ -5,6 +5,7 @@ SELECT s.*, t.source, coalesce(t.person, '') AS person, n.value AS place,
 FROM session s CROSS JOIN turn t ON t.id = (SELECT max(id) FROM turn WHERE session = s.id)
     LEFT JOIN note n ON n.session = s.id AND n.name = 'memory'
 WHERE s.tend_at IS NOT NULL AND s.tend_at <= :now
+    AND s.tend_at >= :at AND (s.tend_at > :at OR s.id > :id)
     AND s.id NOT IN (SELECT value FROM json_each(:without))
 ORDER BY s.tend_at, s.id LIMIT :limit;
 
