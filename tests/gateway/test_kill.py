@@ -20,6 +20,7 @@ async def test_every_message_is_answered_once_and_in_order_however_often_the_gat
     print(f"seed {seed}")
 
     tally = await kill_while_talking(tmp_path, busy=busy, kills=10, seed=seed)
+    print(tally)
 
     assert (tally.lost, tally.doubled, tally.reordered, tally.faults) == ([], [], [], []), seed
     assert tally.accepted == tally.messages > 0

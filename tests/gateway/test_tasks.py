@@ -138,7 +138,7 @@ async def test_a_task_has_the_tools_of_the_surface_without_those_that_need_peopl
     desk = await house.open()
     await desk.ask("fetch")
     above, below = _offered(house, "fetch"), _offered(house, "dig")
-    assert above - below == {"clarify", "delegate_task", "schedule", "send_message"}
+    assert above - below == {"clarify", "delegate_task", "memory", "schedule", "send_message"}
     assert {"terminal", "read_file"} <= below <= above
 
 
