@@ -242,3 +242,16 @@ def test_a_cut_text_is_as_short_as_wanted(text: str, wanted: int) -> None:
     assert tokens_of_text(cut) <= max(wanted, estimate_tokens(120))
     head = cut.partition("\n[… ")[0]
     assert text.startswith(head) or "\n[… " in text
+
+
+async def test_results_that_never_came_are_counted_too(
+    provider: OpenAIProvider, model: ScriptedModel
+) -> None:
+    history: list[ChatMessage] = []
+    for number in range(120):
+        call = ToolCall(f"c{number}", "hand", {"word": "x"})
+        history += [ChatMessage("user", "look"), ChatMessage("assistant", tool_calls=(call,))]
+    events = await run(make_task(provider, history=history))
+    assert isinstance(events[-1], Final)
+    assert all_of(events, HistoryTrimmed)
+    assert tokens(model) <= WINDOW * 3 // 4

@@ -527,3 +527,14 @@ async def test_without_more_it_remembers_a_person_where_they_speak_alone(scene: 
     assert await consolidator.tick() == 1
     [fact] = await scene.store.facts([person_place(person_of(message.source))])
     assert fact.sources
+
+
+async def test_a_clock_that_was_set_back_keeps_nobody_from_their_turn(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    right = time.time
+    monkeypatch.setattr(time, "time", lambda: right() + 5 * 86_400)
+    await scene.talk("I like fish very much indeed")
+    monkeypatch.setattr(time, "time", right)
+    assert await scene.consolidator().tick() == 1
+    assert len(await scene.texts()) == 1

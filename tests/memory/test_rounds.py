@@ -394,3 +394,21 @@ async def test_undone_and_unfinished_turns_are_left_out(scene: Scene) -> None:
     await scene.end(claim, ChatMessage("assistant", "Done."))
     await task()
     assert len(await scene.texts()) == 2
+
+
+async def test_what_was_forgotten_is_in_no_summary_that_is_made_later(scene: Scene) -> None:
+    def answer(request: ModelRequest) -> str:
+        told = json.loads(an_answer(request))
+        if "summary" in told:
+            told["summary"] = "- They like green tea a great deal.\n- They talked."
+        return json.dumps(told)
+
+    scene.model.script = (answer,)
+    await scene.talk("I like green tea a great deal", "And now?", "And then?", "Well then.")
+    consolidator = scene.consolidator()
+    await consolidator.tick()
+    [fact] = await scene.facts()
+    await scene.store.forget([fact.id], by="test")
+    await consolidator.compact(await scene.session())
+    assert (await scene.session()).summary == "- They talked."
+    assert not any("tea" in each.text for each in scene.model.requests[-1].messages)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from parley.agent.prompt import first_kept
+from parley.agent.prompt import first_kept, sizes_of
 from parley.agent.providers.attachments import Takes, is_picture, is_text
 from parley.agent.providers.base import ModelRequest
 from parley.agent.task import AgentTask
@@ -36,7 +36,8 @@ class Fitting:
         self._task = task
         self._progress = progress
         self._history: Sequence[HistoryEntry] = task.history
-        self._said = _tokens_in(task.history)
+        self._history_sizes = sizes_of(task.history)
+        self._said = _tokens_in(self._history_sizes)
         self._sizes = {id(each.message): each.size for each in task.history}
         self._steps: list[int] = []
         self._cut: dict[int, ChatMessage] = {}
@@ -56,9 +57,13 @@ class Fitting:
         room = self._estimated(prompt_budget(window, reply=self._reply))
         left = room - self._fixed
         trimmed = None
-        if self._said > left and (index := first_kept(self._history, budget=max(0, left))):
+        known = self._history_sizes
+        if self._said > left and (
+            index := first_kept(self._history, budget=max(0, left), known=known)
+        ):
             self._history = self._history[index:]
-            self._said = _tokens_in(self._history)
+            self._history_sizes = known[index:]
+            self._said = _tokens_in(self._history_sizes)
             trimmed = HistoryTrimmed(self._history[0].id) if self._history else None
         if left < 0:
             self._shorten(-left, spare=room // 8)
@@ -196,8 +201,8 @@ def _is_asked(message: ChatMessage) -> bool:
     return message.role == "user"
 
 
-def _tokens_in(history: Sequence[HistoryEntry]) -> int:
-    return estimate_tokens(sum([each.size for each in history]), messages=len(history))
+def _tokens_in(sizes: Sequence[int]) -> int:
+    return estimate_tokens(sum(sizes), messages=len(sizes))
 
 
 def _size_of(message: ChatMessage, window: int) -> int:

@@ -20,6 +20,7 @@ __all__ = [
     "build_system",
     "first_kept",
     "mend",
+    "sizes_of",
     "unanswered_calls",
     "wishes_of",
 ]
@@ -31,6 +32,7 @@ UNKNOWN_OUTCOME = (
     "It may or may not have happened; find out before you do it again."
 )
 
+_A_MESSAGE = 28
 _NO_WISHES = Soul()
 _SUMMARY = "Earlier in this conversation (a summary; session_search finds the messages themselves):"
 _INTERRUPTED = "[The person stopped this answer here.]"
@@ -93,13 +95,15 @@ def wishes_of(person: Soul) -> str:
     return "\n".join(said)
 
 
-def first_kept(history: Sequence[HistoryEntry], *, budget: int) -> int:
+def first_kept(
+    history: Sequence[HistoryEntry], *, budget: int, known: Sequence[int] | None = None
+) -> int:
     """The index in `history` from which it fits `budget`: 0 when all of it does.
 
     When it does not, it is cut to half the budget, so that the beginning then stays the same for
-    many turns; and only ever before a person's message.
+    many turns; and only ever before a person's message. `known` are the sizes of the entries.
     """
-    sizes = [estimate_tokens(entry.size) for entry in history]
+    sizes = [estimate_tokens(size) for size in known or [entry.size for entry in history]]
     if sum(sizes) <= budget:
         return 0
     # When the newest turn alone is more than half, it is kept as long as it fits at all.
@@ -141,6 +145,19 @@ def mend(messages: Sequence[ChatMessage]) -> tuple[ChatMessage, ...]:
                 results = _results_of(messages, index)
                 mended += [results.get(call.id) or _unknown(call) for call in message.tool_calls]
     return tuple(mended)
+
+
+def sizes_of(history: Sequence[HistoryEntry]) -> list[int]:
+    """Of each entry, with the results that `mend` puts behind calls that have none."""
+    messages = [entry.message for entry in history]
+    sizes = [entry.size for entry in history]
+    for index, message in enumerate(messages):
+        if message.tool_calls and message.note != "failed":
+            results = _results_of(messages, index)
+            unknown = [_unknown(call) for call in message.tool_calls if call.id not in results]
+            # Each is a message of its own, which costs a little more than its words.
+            sizes[index] += sum(each.size + _A_MESSAGE for each in unknown)
+    return sizes
 
 
 def _marked(message: ChatMessage) -> ChatMessage:

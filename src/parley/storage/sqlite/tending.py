@@ -7,6 +7,7 @@ import sqlite3
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from itertools import groupby
+from typing import Final
 
 from parley.protocol import Usage
 from parley.storage.memory import Commit, Consolidation, Fold, Line, NewFact, Seen, Tended
@@ -23,9 +24,11 @@ from parley.storage.sqlite import (
 from parley.storage.sqlite.commits import Writing
 from parley.storage.sqlite.outdated import correct_summaries
 from parley.storage.sqlite.queries import SQL
-from parley.storage.wording import normal_form
+from parley.storage.wording import Telling, normal_form, without_lines
 
 __all__ = ["consolidate", "count_calls", "get", "in_line", "lines", "put_off", "remember_at"]
+
+_LONGEST_PAUSE: Final = 2 * 3600.0
 
 
 def in_line(
@@ -38,6 +41,7 @@ def in_line(
 ) -> list[Tended]:
     values = {
         "now": now,
+        "beyond": now + _LONGEST_PAUSE,
         "limit": limit,
         "without": json.dumps(list(without)),
         "at": -1.0,
@@ -77,7 +81,14 @@ def lines(
     if reach is None:
         return []
     read = db.execute(SQL["lines"], values | {"upto": reach})
-    return [memory_rows.line(row) for row in read]
+    return [_without_gone(memory_rows.line(row), is_gone=row["is_gone"]) for row in read]
+
+
+def _without_gone(line: Line, *, is_gone: bool) -> Line:
+    """No summary is made of what something forgotten came from."""
+    if not is_gone:
+        return line
+    return replace(line, message=replace(line.message, text=forgetting.BLANK, attachments=()))
 
 
 def _reach(found: list[sqlite3.Row], most: int) -> int | None:
@@ -115,7 +126,7 @@ def consolidate(db: sqlite3.Connection, made: Consolidation, *, now: float) -> C
     for new in made.facts if made.place else ():
         _learn(db, writing, made, new)
     if made.fold is not None:
-        _fold(db, writing, session, made.fold)
+        _fold(db, writing, session, _without_forgotten(db, made, made.fold))
     correct_summaries(db, made.place, writing.changes)
     db.execute(SQL["session_learn"], {"session": made.session, "learned": made.learned})
     count_calls(db, made.session, made.usage, now=now)
@@ -161,6 +172,13 @@ def _fold(db: sqlite3.Connection, writing: Writing, session: sqlite3.Row, fold: 
     writing.window_before = session["window_start"]
     values = {"session": session["id"], "keep_from": keep_from, "summary": summary}
     db.execute(SQL["session_fold"], values)
+
+
+def _without_forgotten(db: sqlite3.Connection, made: Consolidation, fold: Fold) -> Fold:
+    """An answer may still tell what somebody has forgotten, in the agent's own words."""
+    part = {"session": made.session, "first": made.first, "last": made.last}
+    said = [row["text"] for row in db.execute(SQL["entries_gone"], part)]
+    return replace(fold, summary=without_lines(fold.summary, Telling(said))) if said else fold
 
 
 def count_calls(

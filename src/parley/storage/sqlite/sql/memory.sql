@@ -1,10 +1,11 @@
 -- name: sessions_untended
 -- Sessions in line, longest waiting first, each with its newest turn and where it is remembered.
+-- Nothing is put off `beyond` that moment: it was put in line before the clock was set back.
 SELECT s.*, t.source, coalesce(t.person, '') AS person, n.value AS place,
     coalesce((SELECT max(id) FROM entry WHERE session = s.id), 0) AS last
 FROM session s CROSS JOIN turn t ON t.id = (SELECT max(id) FROM turn WHERE session = s.id)
     LEFT JOIN note n ON n.session = s.id AND n.name = 'memory'
-WHERE s.tend_at IS NOT NULL AND s.tend_at <= :now
+WHERE s.tend_at IS NOT NULL AND (s.tend_at <= :now OR s.tend_at > :beyond)
     AND s.tend_at >= :at AND (s.tend_at > :at OR s.id > :id)
     AND s.id NOT IN (SELECT value FROM json_each(:without))
 ORDER BY s.tend_at, s.id LIMIT :limit;
@@ -16,6 +17,11 @@ SELECT s.*, t.source, coalesce(t.person, '') AS person, n.value AS place,
 FROM session s CROSS JOIN turn t ON t.id = (SELECT max(id) FROM turn WHERE session = s.id)
     LEFT JOIN note n ON n.session = s.id AND n.name = 'memory'
 WHERE s.id = :session;
+
+-- name: entries_gone
+-- What was said that something forgotten came from, in a part of a session.
+SELECT json_extract(e.body, '$.text') AS text FROM gone_source g CROSS JOIN entry e ON e.id = g.entry
+WHERE e.session = :session AND e.id BETWEEN :first AND :last;
 
 -- name: session_put_off
 -- Out of line, or further back in it, when no turn began since; not out of it while one runs.
@@ -31,8 +37,9 @@ WHERE e.session = :session AND e.id > :after AND (:upto IS NULL OR e.id <= :upto
 ORDER BY e.turn, e.id;
 
 -- name: lines
--- Entries and who spoke in their turns.
-SELECT e.id, e.turn, e.body, e.at, coalesce(t.person, '') AS person
+-- Entries and who spoke in their turns, and whether something forgotten came from them.
+SELECT e.id, e.turn, e.body, e.at, coalesce(t.person, '') AS person,
+    e.id IN (SELECT entry FROM gone_source) AS is_gone
 FROM entry e JOIN turn t ON t.id = e.turn
 WHERE e.session = :session AND e.id > :after AND e.id <= :upto
     AND t.state NOT IN ('undone', 'running')
