@@ -192,6 +192,8 @@ def test_a_new_file_has_a_head_and_is_for_its_owner_alone(tmp_path: Path) -> Non
         ("providers..model", "1", "Unknown setting"),
         ("", "1", "Unknown setting"),
         ("model.provider", "nobody", "names the unknown provider `nobody`"),
+        ("memory.provider", "nobody", "`memory.provider` names the unknown provider `nobody`"),
+        ("memory.idle_check_interval", "0", "`memory.idle_check_interval` wants 0.01 or more"),
         ("model.name", "sk-abcdefghijklmnop", "looks like a key or password"),
         ("providers.x.base_url", "http://me:secret@host/v1", "looks like a key or password"),
         ("gateway.host", "\udcff", "not valid UTF-8"),

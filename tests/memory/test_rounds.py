@@ -21,6 +21,7 @@ from tests.memory.scene import SYSTEM, TOOLS, Model, Scene, an_answer, place, ta
 from tests.storage.conformance.base import claim_one
 
 _DOWN = ProviderError("The model cannot be reached.", kind="unreachable")
+_REFUSED = ProviderError("The model does not like this.", kind="refused")
 _TOLD = "I have a sister called Ida who lives in Graz."
 
 
@@ -53,7 +54,6 @@ async def test_the_request_is_the_conversations_own_with_one_message_more(scene:
     await scene.consolidator().tend(session)
     [asked] = scene.model.requests
     assert (asked.system, asked.tools, asked.wishes) == (own.system, own.tools, own.wishes)
-    assert asked.max_output_tokens == own.max_output_tokens
     assert asked.messages[:-1] == own.messages[:-1]
     assert asked.messages[-1].role == "user"
 
@@ -253,8 +253,8 @@ async def test_compacting_folds_all_but_the_newest_turns(scene: Scene) -> None:
 
 @pytest.mark.parametrize(
     "script",
-    [("no", "no", "no"), (_DOWN, _DOWN, _DOWN), ('{"facts": []}',), ("no", _DOWN, "")],
-    ids=["nonsense", "unreachable", "no-summary", "mixed"],
+    [("no", "no", "no"), (_REFUSED, _REFUSED, _REFUSED), ('{"facts": []}',), ("no", _REFUSED, "")],
+    ids=["nonsense", "refused", "no-summary", "mixed"],
 )
 async def test_after_three_failures_the_part_is_put_away_and_facts_are_taken_later(
     scene: Scene, script: tuple[str | Exception, ...]
@@ -412,3 +412,47 @@ async def test_what_was_forgotten_is_in_no_summary_that_is_made_later(scene: Sce
     await consolidator.compact(await scene.session())
     assert (await scene.session()).summary == "- They talked."
     assert not any("tea" in each.text for each in scene.model.requests[-1].messages)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [_DOWN, ProviderError("There is no such model.", kind="refused", status=404)],
+    ids=["unreachable", "no-such-model"],
+)
+async def test_without_a_model_the_prompt_is_cut_and_the_summary_is_made_later(
+    scene: Scene, error: ProviderError
+) -> None:
+    scene.model.script = (*[error] * 6, an_answer)
+    session = await scene.long_talk(20, facts=2)
+    consolidator = scene.consolidator()
+    await consolidator.tend(session)
+    [commit] = scene.commits
+    assert commit.kind == "archived" and str(error) in commit.note
+    cut = await scene.session()
+    assert cut.window_start > session.window_start
+    assert (cut.seen.folded, cut.seen.learned) == (session.seen.folded, session.seen.learned)
+    assert consolidator.status.failing == 1
+    await consolidator.tend(session)
+    assert [each.kind for each in scene.commits][1:2] == ["folded"]
+    assert consolidator.status.failing == 0
+    folded = await scene.session()
+    assert folded.seen.folded == folded.window_start >= cut.window_start
+    assert folded.summary and "unsummarised" not in folded.summary
+    assert len(await scene.texts()) == 2
+
+
+async def test_what_was_asked_for_is_not_cut_when_there_is_no_model(scene: Scene) -> None:
+    scene.model.script = (_DOWN,)
+    session = await scene.talk("I like tea.", "I like cake.", "I like rain.", "I like snow.")
+    with pytest.raises(ProviderError):
+        await scene.consolidator().compact(session)
+    assert (await scene.session()).window_start == session.window_start
+
+
+async def test_a_question_and_its_answer_fit_the_window_together(scene: Scene) -> None:
+    session = await scene.long_talk(40)
+    await scene.consolidator().tend(session)
+    for request in scene.model.requests:
+        assert request.max_output_tokens is not None
+        asked = tokens_of(request, estimate_tokens)
+        assert asked + request.max_output_tokens <= scene.model.context_window

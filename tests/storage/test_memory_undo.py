@@ -13,13 +13,25 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from parley.storage.contract import Draft, Effect, RetryTurn, UndoTurn
 from parley.storage.memory import Commit, Edit, Fact, NewFact
 from parley.storage.sqlite import SqliteStore, facts, remembering, undoing
 from parley.storage.sqlite.engine import connect
 from parley.storage.wording import normal_form
-from tests.builders import say
+from tests.builders import a_message, say
 from tests.storage.conformance.base import claim_one, words
-from tests.storage.tending import ALICE, a_fold, add, fact, learn, made, talk, tended, texts
+from tests.storage.tending import (
+    ALICE,
+    a_fold,
+    add,
+    fact,
+    learn,
+    made,
+    source,
+    talk,
+    tended,
+    texts,
+)
 
 
 def _content(found: Sequence[Fact]) -> list[Fact]:
@@ -252,3 +264,29 @@ def _remember(db: Connection, edit: Edit, now: float) -> Commit:
         turn=None,
         now=now,
     )
+
+
+@pytest.mark.parametrize("effect", [UndoTurn(), RetryTurn()], ids=["undo", "retry"])
+async def test_what_was_learned_from_a_turn_goes_when_it_is_taken_back(
+    store: SqliteStore, effect: Effect
+) -> None:
+    await talk(store, "I live in Lyon")
+    await learn(store, NewFact("Lives in Lyon", sources=(await source(store, "I live in Lyon"),)))
+    lyon = await fact(store, "Lives in Lyon")
+    await talk(store, "now in Paris, and I like tea")
+    said = (await source(store, "now in Paris, and I like tea"),)
+    await learn(
+        store,
+        NewFact("Lives in Paris", sources=said, replaces=(lyon.id,)),
+        NewFact("Likes tea", sources=said),
+    )
+    await add(store, "Has a cat")
+    message = a_message("/undo")
+    receipt = await store.submit("c1", "undo", message, kind="command")
+    reply = Draft("command:1", message.source, "Taken back.")
+    await store.answer("c1", receipt.inbox_id, effect, lambda outcome: reply)
+    assert await texts(store) == ["Lives in Lyon", "Has a cat"]
+    [commit, *_] = await store.commits(places=[ALICE])
+    assert (commit.note, commit.removed) == ("taken back with its message", 2)
+    assert await store.undo_commit(commit.id, by="owner") is not None
+    assert sorted(await texts(store)) == ["Has a cat", "Likes tea", "Lives in Paris"]

@@ -174,6 +174,8 @@ def _missing_providers(
     names = {*BUILT_IN_PROVIDERS, *settings.providers}
     wanted = [(("model", "provider"), settings.model.provider)]
     wanted += [(("model", "fallback"), name) for name in settings.model.fallback]
+    if settings.memory.provider is not None:
+        wanted.append((("memory", "provider"), settings.memory.provider))
     for path, name in wanted:
         if name in names:
             continue

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
-from parley.config.fields import Count, Seconds, Section
+from parley.config.fields import Count, Number, Section
 
 __all__ = ["MemorySettings"]
 
@@ -24,7 +24,7 @@ class MemorySettings(Section):
     groups: bool = Field(
         default=True, description="remember in groups too: what is said in one stays in it"
     )
-    idle_check_interval: Seconds = Field(
+    idle_check_interval: Annotated[float, Field(ge=0.01, le=86_400), Number] = Field(
         default=60.0,
         description="seconds between looks; a conversation rests after twice that",
     )

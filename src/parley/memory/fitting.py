@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from parley.agent.providers.base import ModelRequest
 from parley.memory.asking import (
@@ -65,6 +65,7 @@ class Fitting:
         self._summary = summary
         self._words = min(400, max(60, budget.tokens // 20))
         self._estimate = estimate
+        self._reply = budget.reply
         self._known = 0
         self.fixed_tokens = tokens_of(request_of(prompt, tools, ""), estimate)
         """Of a prompt without any history."""
@@ -130,6 +131,8 @@ class Fitting:
             words=self._words,
         )
         request = request_of(prompt, self._tools, task_text(task))
+        # A provider's own limit for answers may be as large as the window.
+        request = replace(request, max_output_tokens=self._reply)
         return Asked(request, task, lines, tokens_of(request, self._estimate))
 
 

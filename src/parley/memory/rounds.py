@@ -37,6 +37,7 @@ Wanted: TypeAlias = Literal["fold", "compact", "all"]
 budget. `all`: fold when that is due, else learn."""
 
 _TRIES: Final = 3
+_LATER: Final = frozenset({"auth", "unreachable", "timeout", "rate_limited", "overloaded"})
 _LEAST_WORDS: Final = 12  # characters: less is a greeting, and not worth a model call
 _KEPT_TURNS: Final = 2
 
@@ -127,10 +128,12 @@ class _Round:
             estimate=self._estimate,
         )
         self._usage: list[Usage] = []
+        self._wanted: Wanted = "all"
 
     # ── what is due ──
 
     async def due(self, wanted: Wanted, aim: Aim) -> Part | None:
+        self._wanted = wanted
         session, seen = self._session, self._session.seen
         if seen.folded < session.window_start:  # this was cut in a hurry
             upto = session.window_start - 1
@@ -210,13 +213,32 @@ class _Round:
                 continue
             if isinstance(found, Answer):
                 return await self._store(part, asked, found)
-        if failed is not None and part.keep_from is None:
+        if failed is not None and (part.keep_from is None or _is_for_later(failed)):
+            if self._in_prompt(part):
+                return await self._cut(part, failed)
             raise failed
         if asked is None:
             return await self._put_away(
                 part, chunks(part.lines, self._budget.tokens, self._estimate)[0]
             )
         return await self._put_away(part, asked.lines)
+
+    def _in_prompt(self, part: Part) -> bool:
+        """Whether it is folded out of prompts that it still stands in, and must leave."""
+        if part.keep_from is None or self._wanted == "compact":
+            return False
+        return part.lines[0].id >= self._session.window_start
+
+    async def _cut(self, part: Part, error: ProviderError) -> Commit | None:
+        """Prompts get shorter at once; the summary is made when there is a model again."""
+        assert part.keep_from is not None
+        return await self._consolidate(
+            "archived",
+            part.lines,
+            learned=self._session.seen.learned,
+            cut=part.keep_from,
+            note=f"{len(part.lines)} entries wait for their summary: {error}",
+        )
 
     async def _build(self, prompt: Prompt, messages: Sequence[ChatMessage]) -> Prompt:
         return await self._means.build(self._session, messages) or prompt
@@ -284,6 +306,8 @@ class _Round:
         learned: int,
         fold: Fold | None = None,
         answer: Answer | None = None,
+        cut: int | None = None,
+        note: str | None = None,
     ) -> Commit | None:
         answer = answer or Answer()
         made = Consolidation(
@@ -295,10 +319,11 @@ class _Round:
             facts=answer.facts,
             forgets=answer.forgets,
             fold=fold,
+            cut=cut,
             first=lines[0].id,
             last=_last(lines),
             by=self._usage[-1].model or self._provider.model if self._usage else "",
-            note=_note(kind, len(lines)),
+            note=_note(kind, len(lines)) if note is None else note,
             usage=tuple(self._usage),
         )
         self._usage.clear()  # broken off in the midst of this, it may be stored all the same
@@ -306,6 +331,11 @@ class _Round:
         if commit is None:
             self._usage += made.usage
         return commit
+
+
+def _is_for_later(error: ProviderError) -> bool:
+    """It says nothing of the conversation: nobody is there, or no such model."""
+    return error.kind in _LATER or error.status == 404
 
 
 def _next_id(part: Part, lines: Sequence[Line]) -> int:

@@ -232,7 +232,8 @@ class Consolidation:
     """What was made of a part of a session. It is stored whole, and once, or not at all.
 
     `forgets` are facts that the people in it took back for good. `learned` is how far facts are
-    taken now; `usage` the model calls it cost.
+    taken now; `usage` the model calls it cost. With `cut` prompts begin with that entry, and the
+    part before it is still to be folded.
     """
 
     session: str
@@ -243,6 +244,7 @@ class Consolidation:
     facts: tuple[NewFact, ...] = ()
     forgets: tuple[int, ...] = ()
     fold: Fold | None = None
+    cut: int | None = None
     first: int | None = None
     last: int | None = None
     by: str = ""

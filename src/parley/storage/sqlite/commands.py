@@ -26,6 +26,7 @@ from parley.storage.contract import (
 )
 from parley.storage.sqlite import lanes, outbox, questions, rows
 from parley.storage.sqlite.queries import SQL
+from parley.storage.sqlite.taking_back import take_back
 
 __all__ = ["answer"]
 
@@ -101,6 +102,7 @@ def _undo(
     if last is None:
         return Outcome(stopped=stopped, session=session), []
     db.execute(SQL["turn_undo"], {"turn": last["id"]})
+    take_back(db, session.id, last["id"], now=now)
     db.execute(SQL["session_revise"], {"session": session.id, "at": now})
     found = db.execute(SQL["inbox_of_turn"], {"turn": last["id"]}).fetchall()
     messages = [rows.inbox_message(row) for row in found]

@@ -127,6 +127,8 @@ def consolidate(db: sqlite3.Connection, made: Consolidation, *, now: float) -> C
         _learn(db, writing, made, new)
     if made.fold is not None:
         _fold(db, writing, session, _without_forgotten(db, made, made.fold))
+    if made.cut is not None:
+        db.execute(SQL["session_window"], {"session": made.session, "keep_from": made.cut})
     correct_summaries(db, made.place, writing.changes)
     db.execute(SQL["session_learn"], {"session": made.session, "learned": made.learned})
     count_calls(db, made.session, made.usage, now=now)

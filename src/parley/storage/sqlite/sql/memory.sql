@@ -117,6 +117,14 @@ ORDER BY e.id;
 -- The session of an entry.
 SELECT session FROM entry WHERE id = :entry;
 
+-- name: facts_of_turn
+-- Current facts that were learned from one turn and from nothing else.
+SELECT DISTINCT f.* FROM entry e JOIN fact_source s ON s.entry = e.id AND s.used
+    JOIN remembered f ON f.id = s.fact
+WHERE e.session = :session AND e.turn = :turn AND f.state = 'current' AND f.origin = 'learned'
+    AND NOT EXISTS (SELECT 1 FROM fact_source o JOIN entry x ON x.id = o.entry
+        WHERE o.fact = f.id AND o.used AND x.turn <> :turn);
+
 -- name: facts_of_places
 -- What is remembered in some places, oldest first.
 SELECT f.* FROM json_each(:places) CROSS JOIN remembered f ON f.place = json_each.value
