@@ -318,11 +318,11 @@ async def test_a_question_of_the_agent_is_the_persons_and_their_word_goes_back(
     # The person takes longer than the agent may be silent.
     async with (
         DirectAgent(asking_agent(answers)) as agent,
-        direct(agent, tmp_path, timeout_seconds=0.1) as backend,
+        direct(agent, tmp_path, timeout_seconds=1.0) as backend,
     ):
         running = asyncio.create_task(run(backend, a_direct_turn(ask=ask, attempt=2)))
         await until(lambda: ask.asked)
-        await asyncio.sleep(0.3)
+        await asyncio.sleep(1.3)
         assert not running.done()
         ask.may_answer.set()
         events = await running
