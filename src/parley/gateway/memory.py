@@ -33,7 +33,7 @@ from parley.profiles import Profile
 from parley.protocol import ChatMessage, ParleyError, Request, SessionSource, Usage
 from parley.storage.contract import Claim, Draft, Store
 from parley.storage.hands import Payer
-from parley.storage.memory import Commit, Tended
+from parley.storage.memory import PROFILE, Commit, Tended
 
 if TYPE_CHECKING:
     from parley.agent.budget import Budget
@@ -100,7 +100,7 @@ class Remembering:
             is_anyone_busy=lambda: lanes.running > 0,
             estimate=self._estimate,
             may_spend=self._may_spend,
-            priced=self._priced,
+            priced=budget.priced,
             prepare=self._prepare,
         )
         self._blocks: OrderedDict[tuple[str, ...], _Block] = OrderedDict()
@@ -145,11 +145,7 @@ class Remembering:
             if len(self._noted) > _MOST_NOTED:
                 self._noted.popitem(last=False)
 
-    def turn_over(
-        self,
-        running: RunningTurn,
-        usage: Usage | None,
-    ) -> None:
+    def turn_over(self, running: RunningTurn, usage: Usage | None) -> None:
         """Its conversation is put in order soon where it nearly fills the window."""
         self.consolidator.record_activity(running.claim.lane)
         window = self._rooms.get((running.claim.source.platform, *running.chosen), 0)
@@ -228,6 +224,8 @@ class Remembering:
         """Whoever has nothing left of their plan costs nothing by other ways either."""
         plan = await self._people.plan_of(session.person)
         limits = [each for each in self._budget.limits(time.time(), plan) if each.plan is not None]
+        if not limits:
+            return False
         spent = await self._store.spent(Payer(session.person, session.id), limits)
         pairs = zip(limits, spent, strict=True)
         return any(
@@ -236,7 +234,7 @@ class Remembering:
 
     def _places_of(self, session: Tended) -> Places:
         if session.place:
-            return Places(session.place, ("profile", session.place))
+            return Places(session.place, (PROFILE, session.place))
         return self.places(session.key, session.source)
 
     def _place_of(self, session: Tended) -> str:
@@ -262,9 +260,6 @@ class Remembering:
             if over_tokens or (limit.micros is not None and used.micros >= limit.micros):
                 return "The budget does not reach for tending memory; it is tried again later."
         return None
-
-    def _priced(self, usage: Usage) -> Usage:
-        return self._budget.priced(usage)
 
     async def _prepare(self) -> None:
         """Before each look: what people wrote into the files, and what was learned of tokens."""

@@ -7,7 +7,7 @@ import logging
 from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from parley.agent.budget import Budget, Purse
 from parley.agent.person import UserSettings
@@ -20,6 +20,7 @@ from parley.gateway.given import history_for
 from parley.gateway.hands import Lender
 from parley.gateway.lanes import RunningTurn
 from parley.gateway.live import Live, TurnEnded, TurnStarted
+from parley.gateway.memory import Remembering
 from parley.gateway.people import People, settings_in
 from parley.gateway.persist import until_stored
 from parley.gateway.recall import Histories
@@ -40,9 +41,6 @@ from parley.protocol import (
 )
 from parley.sessions.context import bound_turn
 from parley.storage.contract import Draft, LeaseLost, Store, StoreClosed, StoreError, TurnEnd
-
-if TYPE_CHECKING:
-    from parley.gateway.memory import Remembering
 
 __all__ = ["TurnRunner"]
 
