@@ -386,6 +386,12 @@ class Request:
     """Whether what ends in the background may be told after the turn."""
 
     @property
+    def must_call(self) -> bool:
+        """Whether the reply must be a call of one of the program's own tools."""
+        wishes = self.wishes
+        return bool(self.tools) and bool(wishes.tool or wishes.tool_choice == "required")
+
+    @property
     def earlier(self) -> tuple[ChatMessage, ...]:
         """What was said before, as the program tells it."""
         return self.messages[: self._asked_from]

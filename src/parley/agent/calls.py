@@ -110,7 +110,8 @@ class Calls:
         """The call with its arguments read, once, or with what is wrong about it."""
         tool = self._tools.get(call.name)
         if tool is None:
-            known = ", ".join(self._tools) or "none"
+            theirs = (tool.name for tool in self._task.theirs)
+            known = ", ".join((*self._tools, *theirs)) or "none"
             unknown = f"There is no tool {call.name}; there are: {known}."
             return _Made(call, "", None, refused=ToolResult(unknown, ok=False))
         name = self._name(call)

@@ -259,8 +259,9 @@ class _Loop:
         if last:
             messages.append(ChatMessage("user", _WRAP_UP))
         wishes = task.wishes
-        if any(message.role == "assistant" for message in self._progress):
-            # What must be called was called: from here on the model is free to answer.
+        must_call = task.request is not None and task.request.must_call
+        if not must_call and any(message.role == "assistant" for message in self._progress):
+            # A tool of ours was called, as asked: from here on the model is free to answer.
             wishes = replace(wishes, tool_choice=None, tool=None)
         request = ModelRequest(
             system=task.system,

@@ -80,7 +80,12 @@ class Toolbox:
     def offered(
         self, platform: str, request: Request | None, person: UserSettings = _ANYONE
     ) -> Mapping[str, Tool[Any]]:
-        """What a turn there may use for this person, in a stable order."""
+        """What a turn there may use for this person, in a stable order.
+
+        A program whose own tool must be called gets that call: a call of ours would be no answer.
+        """
+        if request is not None and request.must_call:
+            return {}
         behalf = request.behalf if request is not None else None
         off = person.off
         tools = self._of_surface(platform if behalf is None else behalf.platform, off)

@@ -156,6 +156,73 @@ async def test_what_must_be_called_reaches_the_provider(
     assert "weather" in [tool["function"]["name"] for tool in request["tools"]]
 
 
+@pytest.mark.parametrize(
+    "choice",
+    ["required", {"type": "function", "function": {"name": "weather"}}],
+    ids=["any", "named"],
+)
+async def test_only_the_clients_tools_are_offered_when_one_must_be_called(
+    house: House, stage: Stage, model: ScriptedModel, monkeypatch: pytest.MonkeyPatch, choice: Any
+) -> None:
+    hand = HandTool()
+    hand.let_go()
+    monkeypatch.setitem(TOOLS, "hand", hand.tool)
+    async with served_api(house, agent={"tools": ["hand"]}) as served:
+        client = await served.client()
+        # A server that ignores what is offered calls the profile's tool all the same.
+        stage.then(
+            Reply(tool_calls=(("hand", {"word": "lift"}),)),
+            Reply(tool_calls=(("weather", {"town": "Oslo"}),)),
+        )
+        got = await client.chat.completions.create(
+            model="default", messages=[user("go")], tools=[WEATHER], tool_choice=choice
+        )
+    calls: list[Any] = list(got.choices[0].message.tool_calls or [])
+    assert [call.function.name for call in calls] == ["weather"]
+    assert hand.words("began") == []
+    assert len(model.requests) == 2
+    for request in model.requests:
+        assert [tool["function"]["name"] for tool in request.json["tools"]] == ["weather"]
+        assert request.json["tool_choice"] == choice
+    refusal = model.requests[-1].json["messages"][-1]["content"]
+    assert refusal == "There is no tool hand; there are: weather."
+
+
+async def test_results_are_answered_with_another_call_when_one_must_be_made_again(
+    client: AsyncOpenAI, stage: Stage, model: ScriptedModel
+) -> None:
+    stage.then(Reply(tool_calls=(("weather", {"town": "Oslo"}),)))
+    messages: list[Any] = [user("go")]
+    got = await client.chat.completions.create(
+        model="default", messages=messages, tools=[WEATHER], tool_choice="required"
+    )
+    [call] = got.choices[0].message.tool_calls or []
+    messages += [got.choices[0].message, {"role": "tool", "tool_call_id": call.id, "content": "-"}]
+    stage.then(Reply(tool_calls=(("weather", {"town": "Rome"}),)))
+    got = await client.chat.completions.create(
+        model="default", messages=messages, tools=[WEATHER], tool_choice="required"
+    )
+    assert got.choices[0].finish_reason == "tool_calls"
+    assert model.requests[-1].json["tool_choice"] == "required"
+
+
+async def test_a_tool_of_the_profile_is_called_when_the_client_has_none(
+    house: House, stage: Stage, model: ScriptedModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hand = HandTool()
+    hand.let_go()
+    monkeypatch.setitem(TOOLS, "hand", hand.tool)
+    async with served_api(house, agent={"tools": ["hand"]}) as served:
+        client = await served.client()
+        stage.then(Reply(tool_calls=(("hand", {"word": "lift"}),)), Reply(text="lifted"))
+        got = await client.chat.completions.create(
+            model="default", messages=[user("go")], tool_choice="required"
+        )
+    assert got.choices[0].message.content == "lifted"
+    assert hand.words("ended") == ["lift"]
+    assert "tool_choice" not in model.requests[-1].json
+
+
 async def test_nothing_is_offered_when_no_tool_may_be_called(
     client: AsyncOpenAI, model: ScriptedModel
 ) -> None:
