@@ -45,13 +45,13 @@ class Mailbox(Protocol):
         id: str,
         text: str,
         *,
-        session: str,
+        session: str | None,
         attachments: tuple[Attachment, ...] = (),
     ) -> bool:
         """Say something in a conversation, once under this id; False when it is there no more.
 
-        Where the lane has gone on to another session than `session`, it is only shown, and is no
-        part of what is said there. On return it is durable.
+        Where the lane has gone on to another session than `session`, or that is None, it is only
+        shown, and is no part of what is said there. On return it is durable.
         """
 
     async def keep(self, name: str, value: str | None) -> None: ...

@@ -27,7 +27,7 @@ class GatewayMailbox:
         id: str,
         text: str,
         *,
-        session: str,
+        session: str | None,
         attachments: tuple[Attachment, ...] = (),
     ) -> bool:
         found = await until_stored(partial(self._store.conversation_at, lane))

@@ -57,10 +57,10 @@ class Postbox:
         id: str,
         text: str,
         *,
-        session: str,
+        session: str | None,
         attachments: tuple[Attachment, ...] = (),
     ) -> bool:
-        assert session
+        assert session != ""
         self.tries += 1
         if self.lanes is not None and lane not in self.lanes:
             return False
@@ -89,7 +89,11 @@ def a_direct_turn(
     async def thread() -> Thread:
         return Thread("matrix", "@alice:example.org", chat)
 
-    more = {name: turn.pop(name) for name in ("person", "purse", "async_delivery") if name in turn}
+    more = {
+        name: turn.pop(name)
+        for name in ("person", "purse", "profile", "async_delivery")
+        if name in turn
+    }
     source = source or SessionSource("matrix", "!room:example.org", user_id="@alice:example.org")
     made = a_turn(text, source=source, **turn)
     return replace(made, id=number, thread=thread, session_key=f"lane-{chat}", **more)
@@ -102,11 +106,12 @@ def backend_at(
     key: str | None = None,
     patience: Patience = QUICK,
     timeout_seconds: float = 5.0,
+    profile: str = "default",
 ) -> DirectBackend:
     settings = Settings.model_validate({"direct": {"url": url, "timeout_seconds": timeout_seconds}})
     held = {"AGENT_WS_KEY": key}
-    profile = Profile("default", home)
-    return DirectBackend(profile, settings, url=url, secret=held.get, patience=patience)
+    named = Profile(profile, home)
+    return DirectBackend(named, settings, url=url, secret=held.get, patience=patience)
 
 
 @asynccontextmanager

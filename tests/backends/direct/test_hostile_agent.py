@@ -28,7 +28,7 @@ class _Slow(Postbox):
         id: str,
         text: str,
         *,
-        session: str,
+        session: str | None,
         attachments: tuple[Attachment, ...] = (),
     ) -> bool:
         await self.may.wait()

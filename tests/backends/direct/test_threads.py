@@ -9,6 +9,7 @@ from typing import Any
 
 from parley.backends.direct import build_thread_key
 from parley.backends.direct.threads import Patience
+from parley.profiles import Profile
 from parley.protocol import Failed, Final
 from tests.backends.direct.builders import (
     ALICE,
@@ -481,3 +482,41 @@ async def test_a_question_that_nobody_is_there_for_is_answered_no(tmp_path: Path
         await until(lambda: peer.heard[-1]["type"] == "APPROVAL_ANSWER")
         assert peer.heard[-1]["allowed"] is False
         assert agent.open == 1
+
+
+# ── of which profile ──
+
+
+async def test_each_profile_has_a_thread_of_its_own(tmp_path: Path) -> None:
+    async with DirectAgent(Capable()) as agent:
+        for name in ("default", "coder", "writer"):
+            async with direct(agent, tmp_path / name, profile=name) as backend:
+                await run(backend, a_direct_turn(profile=Profile(name, tmp_path / name)))
+        assert [peer.thread for peer in agent.peers] == [
+            ALICE,
+            f"{ALICE}5:coder",
+            f"{ALICE}6:writer",
+        ]
+
+
+async def test_a_named_profile_gives_up_what_it_awaited_in_a_thread_that_others_share(
+    tmp_path: Path,
+) -> None:
+    """Before keys held the profile, a result there may be for the default profile's person."""
+    capable = Capable()
+    async with DirectAgent(capable) as agent:
+        kept = Postbox()
+        async with direct(agent, tmp_path, postbox=kept) as backend:
+            capable.pending[ALICE] = 1
+            await run(backend)
+        [(name, value)] = kept.marks.items()
+        agent.peers.clear()
+        postbox = Postbox(marks={name: value})
+        async with direct(agent, tmp_path, postbox=postbox, profile="coder"):
+            await until(lambda: not postbox.marks)
+        [post] = postbox.posts
+        assert (post.lane, agent.peers) == ("lane-C1", [])
+        assert "will not arrive" in post.text
+        async with direct(agent, tmp_path, postbox=kept):
+            await until(lambda: agent.open == 1)
+        assert kept.posts == []

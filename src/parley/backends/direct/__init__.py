@@ -6,7 +6,7 @@ from parley.backends.direct.backend import DirectBackend
 from parley.backends.direct.client import AgentSessionClient, MessageChunk, MessageResponse
 from parley.backends.direct.dial import AgentSessionConfig
 from parley.backends.direct.faults import PlatformError
-from parley.backends.direct.keys import build_thread_key, parse_thread_key
+from parley.backends.direct.keys import ThreadKey, build_thread_key, parse_thread_key
 
 __all__ = [
     "AgentSessionClient",
@@ -15,6 +15,7 @@ __all__ = [
     "MessageChunk",
     "MessageResponse",
     "PlatformError",
+    "ThreadKey",
     "build_thread_key",
     "parse_thread_key",
 ]

@@ -78,7 +78,11 @@ class DirectBackend:
         # The address may hold a secret in its query.
         address = hashlib.sha256(url.encode()).hexdigest()[:16]
         self._threads = Threads(
-            self._dial, self._deliver, prefix=f"direct:{address}:", patience=patience
+            self._dial,
+            self._deliver,
+            prefix=f"direct:{address}:",
+            profile=profile.name,
+            patience=patience,
         )
         self._return_seconds = patience.return_seconds
         self._mailbox: Mailbox | None = None

@@ -40,7 +40,9 @@ async def thread_key_of(turn: Turn) -> str:
     if thread is None:
         source = turn.source
         thread = Thread(source.platform, source.user_id or source.chat_id, turn.session_id)
-    return build_thread_key(thread.platform, thread.user_id, thread.chat_id)
+    return build_thread_key(
+        thread.platform, thread.user_id, thread.chat_id, profile=turn.profile.name
+    )
 
 
 def refusal_of(turn: Turn) -> str | None:

@@ -5,6 +5,7 @@ works for them.
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 import logging
 import random
@@ -17,6 +18,7 @@ from parley.backends.base import Mailbox
 from parley.backends.direct.events import Callback
 from parley.backends.direct.faults import PlatformError
 from parley.backends.direct.frames import CALLBACKS, CLOSE_LEAVING
+from parley.backends.direct.keys import parse_thread_key
 from parley.backends.direct.line import Line
 from parley.protocol import ParleyError
 
@@ -27,6 +29,10 @@ _log = logging.getLogger("parley.direct")
 _MOST_AT_ONCE: Final = 8
 _MOST_POSTED: Final = 1000
 _LIVED_SECONDS: Final = 30.0
+_GIVEN_UP: Final = (
+    "The agent was still working on something for this conversation. After an update it has a new "
+    "thread there, so that result will not arrive; please ask for it again."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,13 +95,17 @@ class _Thread:
 class Threads:
     """One line for each thread at most, apart from those that a second message needs meanwhile.
 
-    `prefix` begins the names under which is kept, over a restart, what is still worked for.
+    `prefix` begins the names under which is kept, over a restart, what is still worked for; all of
+    it is in threads of `profile`.
     """
 
-    def __init__(self, dial: Dial, deliver: Deliver, *, prefix: str, patience: Patience) -> None:
+    def __init__(
+        self, dial: Dial, deliver: Deliver, *, prefix: str, profile: str, patience: Patience
+    ) -> None:
         self._dial = dial
         self._deliver = deliver
         self._prefix = prefix
+        self._profile = profile
         self._patience = patience
         self._mailbox: Mailbox | None = None
         self._threads: dict[str, _Thread] = {}
@@ -225,11 +235,29 @@ class Threads:
         for name, value in kept.items():
             key = name.removeprefix(self._prefix)
             wanted = _read(key, value)
-            if wanted is None:
-                await mailbox.keep(name, None)
+            if wanted is None or not self._is_ours(key):
+                await self._give_up(mailbox, name, wanted)
             elif key not in self._threads:
                 thread = self._threads[key] = _Thread(wanted, pending=1, kept=value)
                 self._come_back(thread)
+
+    def _is_ours(self, key: str) -> bool:
+        try:
+            return parse_thread_key(key).profile == self._profile
+        except ValueError:
+            return False
+
+    async def _give_up(self, mailbox: Mailbox, name: str, wanted: Wanted | None) -> None:
+        """Forget a thread that is not to be opened, and say so where its result was promised.
+
+        Before thread keys held the profile, those of a named profile were the default profile's
+        too: what comes by one may be for another profile.
+        """
+        if wanted is not None:
+            id = hashlib.sha256(name.encode(errors="replace")).hexdigest()
+            await mailbox.post(wanted.lane, f"direct:given-up:{id}", _GIVEN_UP, session=None)
+            _log.warning("thread_given_up", extra={"lane": wanted.lane})
+        await mailbox.keep(name, None)
 
     def _come_back(self, thread: _Thread) -> None:
         key = thread.wanted.thread

@@ -71,7 +71,7 @@ def context_prompt(source: SessionSource) -> str:
 def headers_of(turn: Turn, *, key: str | None) -> dict[str, str]:
     headers = {
         "Accept": "text/event-stream",
-        "X-Hermes-Session-Id": turn.session_id,
+        "X-Hermes-Session-Id": remote_session_id(turn),
         "X-Parley-Events": "1",
         "X-Parley-History": "whole",  # what is not in it was taken back
         # Gateways that lead to each other in a ring would hand a turn on for ever.
@@ -83,6 +83,14 @@ def headers_of(turn: Turn, *, key: str | None) -> dict[str, str]:
     if memory and memory.isprintable():
         headers["X-Hermes-Session-Key"] = memory
     return headers
+
+
+def remote_session_id(turn: Turn) -> str:
+    """The id of the conversation at the far end. A copy of a profile has the sessions of its
+    original, so a named profile is part of it.
+    """
+    profile = turn.profile
+    return turn.session_id if profile.is_default else f"{profile.name}-{turn.session_id}"
 
 
 def asked_of(turn: Turn) -> tuple[ChatMessage, ...]:
