@@ -58,7 +58,6 @@ def test_a_plan_is_a_limit_of_the_person_for_the_month() -> None:
     (limit,) = budget.limits(NOON, Plan("Beta", 1_000))
     assert (limit.whose, limit.period, limit.tokens, limit.plan) == ("user", "month", 1_000, "Beta")
     assert (limit.since, limit.until) == (moment("2026-03-01T00:00Z"), moment("2026-04-01T00:00Z"))
-    assert budget.limits(NOON, Plan("Gold", None)) == ()
     assert describe(limit, Spent(512)) == "Your plan Beta: 512 of 1,000 tokens this month."
     assert budget.sentence(Overrun(limit, Spent(1_024)), Spent(90)) == (
         "Your plan Beta is used up: 1,024 of 1,000 tokens this month; it begins anew on "

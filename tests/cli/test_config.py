@@ -39,6 +39,12 @@ def test_set_and_unset_change_the_file_and_keep_its_comments(shell: Shell) -> No
     assert shell.config() == "# mine\ngateway:\n"
 
 
+def test_null_takes_a_limit_away(shell: Shell) -> None:
+    assert shell.run("config", "set", "plan.tokens", "1000").stdout == "plan.tokens = 1000\n"
+    assert shell.run("config", "set", "plan.tokens", "null").stdout == "plan.tokens = null\n"
+    assert shell.run("config", "get", "plan.tokens").stdout == "\n"
+
+
 def test_path_and_check_say_what_is_there(shell: Shell) -> None:
     assert shell.run("config", "path").stdout == f"{shell.home / 'config.yaml'}\n"
     assert "does not exist: every setting has its default." in shell.run("config", "check").stdout

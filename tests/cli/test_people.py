@@ -62,7 +62,9 @@ def test_an_owner_sees_who_speaks_and_gives_them_more(parley: Parley) -> None:
         ("matrix", "@bob:example.org", "\x1b[31mBob"),
         ("desk", "@ann:example.org", "Ann"),
     )
-    parley.profile.config_file.write_text('access: {owners: ["matrix:@bob:example.org"]}\n')
+    parley.profile.config_file.write_text(
+        'plan: {tokens: 1000}\naccess: {owners: ["matrix:@bob:example.org"]}\n'
+    )
     listed = parley.run("people", "list").stdout
     assert "\x1b" not in listed
     rows = {line.split()[0]: line for line in listed.splitlines()}
@@ -80,7 +82,8 @@ def test_an_owner_sees_who_speaks_and_gives_them_more(parley: Parley) -> None:
         "tokens": 50000,
         "used": 0,
     }
-    assert "Gold: no limit" in parley.run("people", "plan", ann, "--tokens", "none").stdout
+    free = parley.run("people", "plan", ann, "--tokens", "none")
+    assert free.stdout == f"{ann} has no plan (unlimited).\n"
     assert "of 1,000" in parley.run("people", "plan", ann, "--tokens", "default").stdout
     assert "has no plan" in parley.run("people", "plan", "@bob:example.org").stdout
     assert (

@@ -157,6 +157,20 @@ def test_a_section_of_names_may_be_left_empty(profile: Profile) -> None:
     assert load_settings(profile, {}).agent.safety == {}
 
 
+@pytest.mark.parametrize("path", ["plan.tokens", "budgets.user.day_money", "model.name"])
+def test_null_is_the_value_of_what_may_have_none(profile: Profile, path: str) -> None:
+    assert set_value(profile, path, "null") is None
+    assert profile.config_file.read_text() == HEAD
+    assert set_value(profile, path, "12") is not None
+    assert set_value(profile, path, "null") is None
+    assert get_value(profile, path, {}) is None
+
+
+def test_null_is_not_the_value_of_what_must_have_one(profile: Profile) -> None:
+    with pytest.raises(ConfigError, match="wants a whole number"):
+        set_value(profile, "gateway.port", "null")
+
+
 def test_crlf_stays_crlf(profile: Profile) -> None:
     write(profile, "gateway:\r\n  host: a\r\n")
     set_value(profile, "gateway.port", "77")

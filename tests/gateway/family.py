@@ -49,7 +49,6 @@ class Family:
         settings = {
             "model": {"provider": "scripted"},
             "providers": {"scripted": {"base_url": self.model.base_url, "model": "scripted"}},
-            "plan": {"tokens": None},
             **sections,
         }
         profile.config_file.write_text(json.dumps(settings))  # JSON is YAML

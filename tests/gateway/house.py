@@ -34,7 +34,6 @@ class House:
             "model": {"provider": "scripted"},
             "providers": {"scripted": {"base_url": model.base_url, "model": "scripted"}},
             "gateway": {"drain_seconds": 0.2, "port": 0},
-            "plan": {"tokens": None},
         }
         self.desk_type: type[Desk] = Desk
         self.more_surfaces: Sequence[HostedSurface] = ()

@@ -12,7 +12,6 @@ from parley.agent.person import Plan
 from parley.config import Settings
 from parley.gateway.owners import Owners
 from parley.gateway.people import People
-from parley.protocol import SessionSource
 from parley.storage.sqlite import SqliteStore
 from tests.gateway.house import House
 from tests.gateway.room import Room, direct, in_thread
@@ -101,8 +100,17 @@ async def test_a_change_is_seen_at_once_and_is_of_one_person(store: SqliteStore)
     assert not (await people.settings_of("desk:ann")).skills["email"]
 
 
-async def test_everyone_has_a_plan_but_owners_and_programs(store: SqliteStore) -> None:
-    people = people_of(store, access={"owners": ["matrix:@me:home"]})
+async def test_nobody_has_a_plan_unless_the_owner_sets_one(store: SqliteStore) -> None:
+    people = people_of(store, plan={"name": "Free"})
+    assert await people.plan_of("desk:ann") is None
+    assert (await people.settings_of("desk:ann")).plan is None
+    await people.put("desk:ann", "plan.tokens", "5000")
+    assert await people.plan_of("desk:ann") == Plan("Free", 5000)
+    assert await people.plan_of("desk:bob") is None
+
+
+async def test_a_plan_is_for_guests_and_not_for_owners_or_programs(store: SqliteStore) -> None:
+    people = people_of(store, plan={"tokens": 1000}, access={"owners": ["matrix:@me:home"]})
     assert await people.plan_of(direct("ann")) == Plan("Beta", 1000)
     for free in ("matrix:@me:home", "terminal:desk", "api:key", "direct:x", "task:y"):
         assert await people.plan_of(free) is None
@@ -110,9 +118,8 @@ async def test_everyone_has_a_plan_but_owners_and_programs(store: SqliteStore) -
     await people.put("desk:ann", "plan.name", "Gold")
     assert await people.plan_of("desk:ann") == Plan("Gold", 5000)
     await people.put("desk:ann", "plan.tokens", "none")
-    assert await people.plan_of("desk:ann") == Plan("Gold", None)
-    shared = people_of(store, plan={"name": "Free", "tokens": None})
-    assert await shared.plan_of(SessionSource("desk", "bob", user_id="bob")) == Plan("Free", None)
+    assert await people.plan_of("desk:ann") is None
+    assert await people.plan_of("desk:bob") == Plan("Beta", 1000)
 
 
 # ── skills and connectors ──
@@ -231,6 +238,16 @@ async def test_the_soul_is_in_the_prompt_of_this_person_alone(house: House) -> N
 # ── the plan ──
 
 
+async def test_without_a_plan_a_guest_may_ask_as_often_as_they_like(
+    house: House, stage: Stage
+) -> None:
+    desk = await open_room(house, access={"owners": ["desk:me"]})
+    stage.then(using(600_000), using(600_000))
+    for _ in range(2):
+        assert await desk.hear("ann", "a question of seven words, like this") == "done"
+    assert "- Your plan: none (unlimited)" in await desk.hear("ann", "!status")
+
+
 async def test_a_plan_that_is_used_up_ends_there_and_status_tells_the_real_usage(
     house: House, stage: Stage
 ) -> None:
@@ -275,7 +292,7 @@ async def test_nobody_gets_round_their_plan_by_delegating(house: House, stage: S
 
 
 async def test_settings_lists_all_of_it(house: House) -> None:
-    desk = await open_room(house, plan={"name": "Free"})
+    desk = await open_room(house)
     await desk.hear("ann", "!safety off file-delete")
     await desk.hear("ann", "!soul name Max")
     said = await desk.hear("ann", "!settings")
@@ -286,4 +303,4 @@ async def test_settings_lists_all_of_it(house: House) -> None:
     assert lines[1].endswith(": none")
     assert "You call me Max." in lines[2]
     assert "email-send on, file-delete off, social-post on" in lines[3]
-    assert lines[4] == "- **Plan**: Free, no limit"
+    assert lines[4] == "- **Plan**: none (unlimited)"

@@ -92,7 +92,6 @@ class Family:
         return {
             "model": {"provider": "scripted"},
             "providers": {"scripted": {"base_url": model_url, "model": "unset"}},
-            "plan": {"tokens": None},
             "agent": {"tools": ["read_file", TOOL_NAME]},
             "memory": {"idle_check_interval": 0.2, "learn": False},
             "surfaces": {"webhook": {"enabled": has_webhook(index), "callback_url": callback}},

@@ -175,7 +175,6 @@ def write_config(
         "model": {"provider": "scripted"},
         "providers": {"scripted": {"base_url": model_url, "model": "scripted"}},
         "gateway": {"port": 0, **(gateway or {})},
-        "plan": {"tokens": None},
     }
     profile = Profile(DEFAULT_PROFILE, home)
     profile.config_file.write_text(json.dumps(config, indent=2))  # JSON is YAML

@@ -48,7 +48,7 @@ class Budget:
 
     def limits(self, now: float, plan: Plan | None = None) -> tuple[Limit, ...]:
         """Those that hold at this moment; that of the plan last."""
-        if plan is None or plan.tokens is None:
+        if plan is None:
             return self._of_settings(now)
         theirs = Limit("user", "month", *self._month(now), tokens=plan.tokens, plan=plan.name)
         return (*self._of_settings(now), theirs)

@@ -57,10 +57,10 @@ class Soul:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What they may use in a month; no limit where `tokens` is None."""
+    """What they may use in a month."""
 
     name: str
-    tokens: int | None
+    tokens: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,11 +90,7 @@ class UserSettings:
         safety: Mapping[str, bool] = DEFAULT_SAFETY,
         plan: Plan | None = None,
     ) -> UserSettings:
-        """From the rows of one person; `safety` and `plan` are what the settings give everyone."""
-        if plan is not None:
-            given = rows.get("plan.tokens")
-            tokens = plan.tokens if given is None else _number(given)
-            plan = Plan(rows.get("plan.name", plan.name), tokens)
+        """From the rows of one person; `safety` is what the settings give everyone."""
         return cls(
             skills={**DEFAULT_SKILLS, **_switches(rows, "skills.")},
             connectors=_switches(rows, "connectors."),
@@ -110,7 +106,3 @@ def _switches(rows: Mapping[str, str], prefix: str) -> dict[str, bool]:
         for name, value in rows.items()
         if name.startswith(prefix)
     }
-
-
-def _number(text: str) -> int | None:
-    return int(text) if text.isdecimal() else None

@@ -82,10 +82,7 @@ def plan_words(shown: Shown) -> str:
     plan = shown.plan
     if plan is None:
         return "none"
-    name = one_line(plan.name, longest=40)
-    if plan.tokens is None:
-        return f"{name}: no limit"
-    return f"{name}: {shown.used:,} of {plan.tokens:,} tokens this month"
+    return f"{one_line(plan.name, longest=40)}: {shown.used:,} of {plan.tokens:,} tokens this month"
 
 
 def _listed(switches: Mapping[str, bool]) -> str:

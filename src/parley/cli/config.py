@@ -88,7 +88,7 @@ def set_(
         if value is None:
             fail(f"Give the value as well: `parley config set {path} VALUE`.")
         written = set_value(profile, path, value)
-    _say(f"{path} = {_as_text(written)}")
+    _say(f"{path} = {'null' if written is None else _as_text(written)}")
     variable = env_name(path.split("."))
     if os.environ.get(variable, "").strip():
         typer.echo(f"Note: `{variable}` in the environment is above it.", err=True)

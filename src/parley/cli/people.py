@@ -79,7 +79,9 @@ def plan(
     person: _Person,
     tokens: Annotated[
         str | None,
-        typer.Option("--tokens", help="Tokens a month; `none`: no limit; `default`: as all have."),
+        typer.Option(
+            "--tokens", help="Tokens a month; `none`: no limit; `default`: `plan.tokens`."
+        ),
     ] = None,
     name: Annotated[str | None, typer.Option("--name", help="What the plan is called.")] = None,
 ) -> None:
@@ -97,7 +99,7 @@ def plan(
     shown = _there(_with_desk(change))
     who = one_line(shown.user.person, longest=80)
     if shown.plan is None:
-        typer.echo(f"{who} has no plan: whoever owns the agent, or asks by a key, needs none.")
+        typer.echo(f"{who} has no plan (unlimited).")
     else:
         typer.echo(f"{who}: plan {plan_words(shown)}.")
 

@@ -48,7 +48,10 @@ def get_value(profile: Profile, path: str, environ: Mapping[str, str] = os.envir
 
 
 def set_value(profile: Profile, path: str, value: Value) -> Value:
-    """Set one setting; a text is understood by the setting's type. Returns what was written."""
+    """Set one setting; a text is understood by the setting's type. Returns what was written.
+
+    `null` is None where the setting may be: it has its default again.
+    """
     return set_values(profile, {path: value})[path]
 
 
@@ -132,6 +135,8 @@ def _typed(path: SettingPath, value: Value) -> Value:
         below = f"{setting}.{next(iter(known))}" if isinstance(spot, Section) else f"{setting}.NAME"
         raise ConfigError(f"`{setting}` is a section; set one of its settings, such as `{below}`.")
     assert isinstance(spot, Leaf)
+    if spot.may_be_null and value == "null":
+        return None
     for text in _texts(value):
         _refuse_odd_text(setting, text)
     if spot.is_mapping and isinstance(value, str):
@@ -212,6 +217,8 @@ def _refuse_odd_text(setting: str, text: str) -> None:
 
 def _changed(document: Document, path: SettingPath, value: Value) -> Document:
     """The document with one change, in place where that can be done; None takes it out."""
+    if value is None and document.marks.get(path) is None:
+        return document
     expected = deepcopy(document.values)
     _apply(expected, path, value)
     try:

@@ -1,4 +1,4 @@
-"""Settings of what everyone may use who is no owner."""
+"""The plan of guests: what each may use in a month."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ __all__ = ["PlanSettings"]
 
 
 class PlanSettings(Section):
-    """What each person may use in a month, unless they were given more; owners have no plan."""
+    """What each guest may use in a month, unless given a plan of their own; owners have none."""
 
     name: str = Field(default="Beta", description="what it is called")
     tokens: Count | None = Field(
-        default=1000, description="tokens, in and out, in a month; `null`: no limit"
+        default=None, description="tokens, in and out, in a month; `null`: no plan, no limit"
     )

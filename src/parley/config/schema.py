@@ -44,6 +44,10 @@ class Leaf:
         return typing.get_origin(self.field.annotation) is list
 
     @property
+    def may_be_null(self) -> bool:
+        return type(None) in typing.get_args(self.field.annotation)
+
+    @property
     def holds_sections(self) -> bool:
         """Whether it is a list of settings with names, such as routes."""
         held = typing.get_args(self.field.annotation)

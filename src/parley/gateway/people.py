@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final, TypeVar
 
@@ -30,7 +31,7 @@ class People:
     def __init__(self, store: Store, settings: Settings, owners: Owners) -> None:
         self._store = store
         self._owners = owners
-        self._plan = Plan(settings.plan.name, settings.plan.tokens)
+        self._plan = settings.plan
         self._safety = settings.agent.safety
         self._users: dict[tuple[str, str], User] = {}
         self._settings: dict[str, tuple[float, UserSettings]] = {}
@@ -62,8 +63,7 @@ class People:
             return known[1]
         before = self._changes
         rows = await self._store.person_settings(name)
-        plan = self._plan if self._has_plan(name) else None
-        found = UserSettings.read(rows, safety=self._safety, plan=plan)
+        found = UserSettings.read(rows, safety=self._safety, plan=self._plan_in(rows, name))
         if before == self._changes:  # else it may be what was so before a change
             _keep(self._settings, name, (time.monotonic() + _SECONDS, found))
         return found
@@ -77,9 +77,15 @@ class People:
     async def plan_of(self, person: str | SessionSource) -> Plan | None:
         """What they may use; None for those who have no plan, such as owners."""
         name = person if isinstance(person, str) else person_of(person)
-        return (await self.settings_of(name)).plan if self._has_plan(name) else None
+        return (await self.settings_of(name)).plan if self._is_guest(name) else None
 
-    def _has_plan(self, person: str) -> bool:
+    def _plan_in(self, rows: Mapping[str, str], person: str) -> Plan | None:
+        tokens = str(rows.get("plan.tokens", self._plan.tokens))  # a number, or `none`
+        if not tokens.isdecimal() or not self._is_guest(person):
+            return None
+        return Plan(rows.get("plan.name", self._plan.name), int(tokens))
+
+    def _is_guest(self, person: str) -> bool:
         platform = person.partition(":")[0]
         return platform not in _WITHOUT_PLAN and not self._owners.is_owner(person)
 

@@ -55,13 +55,11 @@ async def plan_line(call: CommandCall) -> str:
     """What this person may use, and what they have used of it."""
     plan = await call.reach.people.plan_of(call.person)
     if plan is None:
-        return "none; what you may use is not limited by one"
+        return "none (unlimited)"
     limits = call.reach.budget.limits(time.time(), plan)
     ours = [limit for limit in limits if limit.plan is not None]
-    if not ours:
-        return f"{plan.name}, no limit"
     [used] = await call.store.spent(Payer(call.person, call.session.id), ours)
-    return f"{plan.name}, {used.tokens:,} of {plan.tokens or 0:,} tokens used this month"
+    return f"{plan.name}, {used.tokens:,} of {plan.tokens:,} tokens used this month"
 
 
 async def model(call: CommandCall) -> Reply:
