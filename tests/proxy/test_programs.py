@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import openai
 import pytest
 from openai import AsyncOpenAI
 
@@ -28,6 +30,7 @@ WEATHER: Any = {
         "parameters": {"type": "object", "properties": {"town": {"type": "string"}}},
     },
 }
+HI: Any = {"role": "user", "content": "hi"}
 FORM: Any = {
     "type": "json_schema",
     "json_schema": {
@@ -121,6 +124,39 @@ async def test_a_stream_flows_through_both(client: AsyncOpenAI, stage: Stage) ->
     pieces = [c.choices[0].delta.content async for c in stream if c.choices[0].delta.content]
     assert "".join(pieces) == "one two three"
     assert len(pieces) > 1
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+@pytest.mark.parametrize("form", [None, {"type": "json_object"}], ids=["text", "json"])
+async def test_a_far_end_that_dies_is_an_error_and_adds_no_text(
+    client: AsyncOpenAI, pair: Pair, stage: Stage, stream: bool, form: Any
+) -> None:
+    whole = '{"town": "Oslo ", "is": "in Norway"}'
+    stage.then(Reply(text=whole, chunks=4, chunk_delay=30))
+    said = ""
+    more = {} if form is None else {"response_format": form}
+
+    async def ask() -> None:
+        nonlocal said
+        if not stream:
+            await client.chat.completions.create(model="default", messages=[HI], **more)
+            return
+        async with await client.chat.completions.create(
+            model="default", messages=[HI], stream=True, **more
+        ) as chunks:
+            async for chunk in chunks:
+                said += chunk.choices[0].delta.content or ""
+                assert chunk.choices[0].finish_reason is None
+
+    asked = asyncio.create_task(ask())
+    await pair.model.until(lambda model: model.open_streams == 1)
+    if stream:
+        await until(lambda: said)
+    await pair.far.close()
+    with pytest.raises(openai.APIError) as caught:
+        await asked
+    assert caught.value.code in {"upstream_broken", "upstream_overloaded"}
+    assert whole.startswith(said)
 
 
 async def test_a_program_that_leaves_stops_the_far_model(

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
-from parley.protocol import Failed, Final, TextDelta
+from parley.protocol import ChatMessage, Failed, Final, Request, TextDelta
 from tests.agent.providers.builders import free_port
 from tests.backends.proxy.builders import (
     KEY,
@@ -204,6 +204,18 @@ async def test_silence_in_the_middle_keeps_what_arrived() -> None:
     answer = Answer([said(content="half")], ending="hold")
     last = ending(await served(answer, proxy_timeout_seconds=0.1))
     assert last == Final(f"half\n\n{LOST}", complete=False)
+
+
+@pytest.mark.parametrize("how", ["hold", "cut", "close"])
+async def test_a_program_gets_the_error_and_not_half_an_answer(
+    how: Literal["hold", "cut", "close"],
+) -> None:
+    turn = a_turn(request=Request("chatcmpl_1", (ChatMessage("user", "hi"),)))
+    answer = Answer([said(content="half")], ending=how)
+    last = ending(await served(answer, turn, proxy_timeout_seconds=0.3))
+    assert isinstance(last, Failed)
+    assert last.kind in {"broken", "timeout"}
+    assert "half" not in last.sentence
 
 
 async def test_a_comment_now_and_then_is_no_silence() -> None:

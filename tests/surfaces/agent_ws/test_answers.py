@@ -63,20 +63,38 @@ async def test_a_failed_turn_is_an_error_with_its_sentence_and_the_connection_st
         assert (await line.ask("again")).endswith("again")
 
 
-@pytest.mark.parametrize("knows", [None, ALL], ids=["plain", "knows-all"])
-async def test_a_reply_that_begins_anew_leaves_one_answer_that_can_be_read(
-    direct: DirectHouse, stage: Stage, knows: tuple[str, ...] | None
+async def test_a_reply_that_begins_again_is_an_error_for_a_client_that_cannot_take_back(
+    direct: DirectHouse, stage: Stage
 ) -> None:
-    async with direct.line(knows=knows) as line:
+    async with direct.line() as line:
+        stage.then(Reply("Paris is the capi", chunks=2, cut_after=2), Reply("It is Paris."))
+        frames = await line.exchange("What is the capital of France?")
+        assert (frames[-1]["type"], frames[-1]["code"]) == ("ERROR", "broken")
+        assert "Paris is the capi".startswith(text_of(frames[:-1]))
+        assert (await line.ask("again")).endswith("again")
+
+
+async def test_a_reply_that_begins_again_the_same_way_is_one_answer(
+    direct: DirectHouse, stage: Stage
+) -> None:
+    async with direct.line() as line:
+        stage.then(
+            Reply("Paris is the capi", chunks=2, cut_after=2), Reply("Paris is the capital.")
+        )
+        frames = await line.exchange("What is the capital of France?")
+        assert text_of(frames) == "Paris is the capital."
+        assert frames[-1]["type"] == "AGENT_EVENT_END"
+
+
+async def test_a_reply_that_begins_again_is_reset_for_a_client_that_can(
+    direct: DirectHouse, stage: Stage
+) -> None:
+    async with direct.line(knows=ALL) as line:
         stage.then(Reply("Paris is the capi", chunks=2, cut_after=2), Reply("It is Paris."))
         frames = await line.exchange("What is the capital of France?")
         assert frames[-1]["type"] == "AGENT_EVENT_END"
         kinds = [each["type"] for each in frames]
-        if knows is None:
-            assert set(kinds) == {"AGENT_EVENT_TEXT_CHUNK", "AGENT_EVENT_END"}
-            assert text_of(frames).endswith("(The answer begins anew:)\n\nIt is Paris.")
-        else:
-            assert text_of(frames[kinds.index("AGENT_EVENT_RESET") :]) == "It is Paris."
+        assert text_of(frames[kinds.index("AGENT_EVENT_RESET") :]) == "It is Paris."
 
 
 @pytest.mark.parametrize("knows", [None, ALL], ids=["plain", "knows-all"])

@@ -140,18 +140,60 @@ async def test_an_error_in_the_middle_of_a_stream_ends_it(hasty: AsyncOpenAI, st
     assert caught.value.code == "upstream_broken"
 
 
-async def test_a_stream_whose_model_begins_again_says_so_and_ends_well(
+async def test_a_stream_whose_model_begins_again_in_other_words_ends_with_an_error(
     hasty: AsyncOpenAI, stage: Stage
 ) -> None:
     stage.then(CUT, Reply(text="Whole."))
+    said = ""
+    with pytest.raises(openai.APIError) as caught:
+        async with await hasty.chat.completions.create(
+            model="default", messages=[user("hi")], stream=True
+        ) as stream:
+            async for chunk in stream:
+                said += chunk.choices[0].delta.content or ""
+                assert chunk.choices[0].finish_reason is None
+    assert caught.value.code == "upstream_broken"
+    assert CUT.text.startswith(said)
+
+
+async def test_a_stream_whose_model_begins_again_the_same_way_is_one_answer(
+    hasty: AsyncOpenAI, stage: Stage
+) -> None:
+    whole = f"{CUT.text} and more."
+    stage.then(CUT, Reply(text=whole, chunks=9))
     async with await hasty.chat.completions.create(
         model="default", messages=[user("hi")], stream=True
     ) as stream:
         chunks = [chunk async for chunk in stream]
-    text = "".join(chunk.choices[0].delta.content or "" for chunk in chunks)
-    assert text.startswith("never")
-    assert text.endswith("(The model began its answer again:)\n\nWhole.")
+    assert "".join(chunk.choices[0].delta.content or "" for chunk in chunks) == whole
     assert chunks[-1].choices[0].finish_reason == "stop"
+
+
+async def test_a_response_whose_model_begins_again_is_one_text_or_fails(
+    hasty: AsyncOpenAI, stage: Stage
+) -> None:
+    whole = f"{CUT.text} and more."
+    for second, status in ((whole, "completed"), ("Another.", "failed")):
+        stage.then(CUT, Reply(text=second, chunks=9))
+        async with await hasty.responses.create(model="default", input="hi", stream=True) as stream:
+            events = [event async for event in stream]
+        said = "".join(e.delta for e in events if e.type == "response.output_text.delta")
+        last: Any = events[-1]
+        assert last.response.status == status
+        assert whole.startswith(said)
+        assert (said == whole) == (status == "completed")
+
+
+async def test_a_broken_answer_in_a_form_is_an_error_and_never_half_of_it(
+    hasty: AsyncOpenAI, stage: Stage
+) -> None:
+    form: Any = {"type": "json_object"}
+    stage.then(*[Reply(text='{"town": "Oslo", "is": 1}', chunks=5, cut_after=2)] * 4)
+    with pytest.raises(openai.APIError) as caught:
+        await hasty.chat.completions.create(
+            model="default", messages=[user("hi")], response_format=form
+        )
+    assert caught.value.code == "upstream_broken"
 
 
 async def test_an_error_in_the_middle_of_a_response_is_its_last_event(

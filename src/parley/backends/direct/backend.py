@@ -155,7 +155,7 @@ class DirectBackend:
             asked = await self._ask_patiently(asking)
         except PlatformError as error:
             await turn.check()
-            yield self._failed(Reply(FarAgent(self._dialer.shown)), error)
+            yield self._failed(turn, Reply(FarAgent(self._dialer.shown)), error)
             return
         async with aclosing(self._follow(asking, asked, far)) as events:
             async for event in events:
@@ -254,6 +254,7 @@ class DirectBackend:
                         tokens=event.tokens_used,
                         pending=event.pending,
                         is_request=turn.request is not None,
+                        later=turn.async_delivery,
                     )
                     await self._threads.give_back(wanted, line, pending=event.pending)
                     is_given_back = True
@@ -261,7 +262,7 @@ class DirectBackend:
                 except PlatformError as error:
                     again = await self._ask_again(asking, line, error)
                     if again is None:
-                        ending = self._failed(reply, error)
+                        ending = self._failed(turn, reply, error)
                     else:
                         line, event = again
                         questions.goes_on(line)
@@ -294,10 +295,10 @@ class DirectBackend:
         leaving = turn.hands is not None and turn.hands.is_leaving()
         self._threads.drop(line, CLOSE_LEAVING if leaving else 1000)
 
-    def _failed(self, reply: Reply, error: PlatformError) -> Final | Failed:
+    def _failed(self, turn: Turn, reply: Reply, error: PlatformError) -> Final | Failed:
         if error.code in OWN_CODES:
             self._fault = str(error)
-        return reply.fail(error)
+        return reply.fail(error, is_request=turn.request is not None)
 
     # ── the connection ──
 

@@ -75,22 +75,27 @@ class Reply:
             raise self._far.broken("sent more than any answer can be")
         self._files.append(file)
 
-    def finish(self, *, tokens: int, pending: int, is_request: bool) -> Final | Failed:
+    def finish(self, *, tokens: int, pending: int, is_request: bool, later: bool) -> Final | Failed:
+        """The whole answer. `later`: what comes after it can still be delivered."""
         self._say(self._letters.finish())
         text = "".join(self._pieces).strip()
         usage = Usage("direct", "agent", output_tokens=tokens) if tokens else None
         if not text and not self._files:
-            if pending:
+            if pending and later:
                 return Final(_LATER, usage)
+            if pending:
+                sentence = f"The agent at {self._far.shown} works on this in the background, and "
+                sentence += "its result cannot be delivered here; ask where you can be reached."
+                return Failed(sentence, cause="direct: later", usage=usage, kind="unsupported")
             how = "ask again" if is_request else "`/retry` asks it again"
             sentence = f"The agent at {self._far.shown} gave an empty answer; {how}."
             return Failed(sentence, cause="direct: empty", usage=usage, kind="broken")
         return Final(text, usage, attachments=tuple(self._files))
 
-    def fail(self, error: PlatformError) -> Final | Failed:
-        """What arrived of a torn answer is kept and marked."""
+    def fail(self, error: PlatformError, *, is_request: bool) -> Final | Failed:
+        """What arrived of a broken answer is kept and marked, unless a program reads it."""
         text = "".join(self._pieces).strip()
-        if text and error.code in _TORN:
+        if text and error.code in _TORN and not is_request:
             files = tuple(self._files)
             return Final(f"{text}\n\n({_LOST})", complete=False, attachments=files)
         return Failed(str(error), cause=f"direct: {error.code}", kind=error.kind)

@@ -19,14 +19,19 @@ _CUT = "The answer was cut at the remote agent's length limit; say “go on” f
 def ending_of(
     turn: Turn, reply: RemoteReply, *, lost: ProxyError | None, far: FarEnd
 ) -> Final | Failed:
-    """Turn what was read into the turn's reply; what arrived of a torn one is kept and marked."""
+    """Turn what was read into the turn's reply.
+
+    What arrived of a broken one is kept and marked for a person. A program gets the error: what
+    it reads is the model's text alone.
+    """
     text, usage = reply.text.strip(), reply.usage
-    if reply.was_stopped and text:
+    keeps = bool(text) and turn.request is None
+    if reply.was_stopped and keeps:
         return _kept(text, _STOPPED, usage)
     if reply.has_error:
         return replace(far.error(reply.error).failed, usage=usage)
     if not reply.is_over and (reply.fault is not None or lost is not None):
-        if text:
+        if keeps:
             note = _LOST if lost else f"The remote agent {reply.fault}; this answer is incomplete."
             return _kept(text, note, usage)
         failure = lost or far.broken(reply.fault or "")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, TypeAlias
-from typing import Final as Final_
 
 from parley.backends.direct import frames
 from parley.gateway.live import TurnStarted
@@ -23,13 +22,11 @@ from parley.protocol import (
 from parley.surfaces.agent_ws.files import note_of, read_file
 from parley.surfaces.agent_ws.follow import ends_step
 from parley.surfaces.api.asks import Happening
-from parley.surfaces.api.wire.encode import remainder
+from parley.surfaces.api.wire.streamed_text import StreamDiverged, StreamedText
 
 __all__ = ["Answer", "Send", "error_frame"]
 
 Send: TypeAlias = Callable[[Mapping[str, Any]], Awaitable[None]]
-
-_AGAIN: Final_ = "\n\n(The answer begins anew:)\n\n"
 
 
 def error_frame(code: str, details: str, *, id: str | None = None) -> dict[str, Any]:
@@ -41,23 +38,22 @@ class Answer:
     """Of the message `id`, if it has one. `knows` tells what the client does, as of now.
 
     All chunks of a plain client together are an answer that can be read: what was said before a
-    tool was used is a paragraph of its own, and where a reply begins anew, that is said.
+    tool was used is a paragraph of its own. A reply that begins again in other words raises
+    `StreamDiverged`, for a plain client cannot take back what it was sent.
     """
 
     def __init__(self, send: Send, knows: Callable[[str], bool], id: str | None) -> None:
         self._send = send
         self._knows = knows
         self._id = id
-        self._said: list[str] = []
-        self._in_step = False
-        """Text of a step that is over stands before whatever is said next."""
+        self._text = StreamedText("\n\n")
 
     async def take(self, event: Happening) -> None:
         match event:
             case TextDelta(text=text) if text:
-                await self._say(text)
+                await self._chunk(self._text.add(text))
             case TextReset() | TurnStarted(resumed=True):
-                await self._withdraw()
+                await self._begin_again()
             case ToolStarted(call=call):
                 await self._tool({"name": call.name, "state": "started", "id": call.id})
             case ToolFinished(call=call, ok=ok):
@@ -68,8 +64,7 @@ class Answer:
                     asked = {"id": id, "question": question, "tool": call.name}
                     await self._send({"type": "APPROVAL_ASKED", **asked})
             case _ if ends_step(event):
-                self._in_step = self._in_step or bool("".join(self._said).strip())
-                self._said.clear()
+                self._text.end_message()
             case _:
                 pass
 
@@ -81,12 +76,7 @@ class Answer:
         if isinstance(reply, Failed):
             await self._send(error_frame(reply.kind, reply.sentence, id=self._id))
             return
-        rest = remainder("".join(self._said), reply.text)
-        if rest is None:
-            await self._withdraw()
-            rest = reply.text
-        if rest:
-            await self._say(rest)
+        await self._chunk(await self._rest_of(reply.text))
         await self._files(reply.attachments)
         used = 0 if usage is None else usage.input_tokens + usage.output_tokens
         told: dict[str, Any] = {"type": "AGENT_EVENT_END", "tokens_used": used}
@@ -96,29 +86,30 @@ class Answer:
             told["pending"] = pending
         await self._send(told)
 
-    async def _say(self, text: str) -> None:
-        if self._in_step:
-            self._in_step = False
-            await self._chunk("\n\n")
-        self._said.append(text)
-        await self._chunk(text)
-
     async def _chunk(self, text: str) -> None:
-        await self._send({"type": "AGENT_EVENT_TEXT_CHUNK", "text": text})
+        if text:
+            await self._send({"type": "AGENT_EVENT_TEXT_CHUNK", "text": text})
 
     async def _tool(self, told: Mapping[str, Any]) -> None:
         if self._knows(frames.PROGRESS):
-            self._in_step = False  # whoever knows of tools parts the text there
+            self._text.drop_gap()
             await self._send({"type": "AGENT_EVENT_TOOL", **told})
 
-    async def _withdraw(self) -> None:
-        if not self._said:
-            return
-        self._said.clear()
-        if self._knows(frames.PROGRESS):
+    async def _begin_again(self) -> None:
+        if not self._knows(frames.PROGRESS):
+            self._text.begin_again()
+        elif self._text.sent:
+            self._text.clear()
             await self._send({"type": "AGENT_EVENT_RESET"})
-        else:
-            await self._chunk(_AGAIN)
+
+    async def _rest_of(self, text: str) -> str:
+        try:
+            return self._text.rest_of(text)
+        except StreamDiverged:
+            if not self._knows(frames.PROGRESS):
+                raise
+            await self._begin_again()
+            return text
 
     async def _files(self, files: Sequence[Attachment]) -> None:
         notes: list[str] = []

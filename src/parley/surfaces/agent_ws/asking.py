@@ -29,6 +29,7 @@ from parley.surfaces.api.records import reply_in
 from parley.surfaces.api.stream import Mailbox
 from parley.surfaces.api.talk import MOST_HOPS
 from parley.surfaces.api.wire.errors import BadRequest
+from parley.surfaces.api.wire.streamed_text import StreamDiverged
 
 if TYPE_CHECKING:
     from parley.surfaces.api.callers import Callers
@@ -258,4 +259,6 @@ def error_of(error: ParleyError, id: str | None = None) -> dict[str, Any]:
         code = error.code or "bad_message"
     elif isinstance(error, _Stopped):
         code = _STOPPED.kind
+    elif isinstance(error, StreamDiverged):
+        code = error.failed.kind
     return error_frame(code, str(error), id=id)

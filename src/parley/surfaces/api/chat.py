@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from parley.agent.providers.calls import parse_arguments
-from parley.gateway.live import TurnEnded
+from parley.gateway.live import TurnEnded, TurnStarted
 from parley.protocol import (
     ApprovalAsked,
     Failed,
@@ -38,7 +38,8 @@ from parley.surfaces.api.wire.chat_out import (
     finish_reason,
 )
 from parley.surfaces.api.wire.content import attachments_keeper
-from parley.surfaces.api.wire.encode import encode, remainder
+from parley.surfaces.api.wire.encode import encode
+from parley.surfaces.api.wire.streamed_text import StreamDiverged, StreamedText
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -48,7 +49,6 @@ if TYPE_CHECKING:
 __all__ = ["complete", "render"]
 
 _STOPPED = "answer_stopped"
-_AGAIN = "\n\n(The model began its answer again:)\n\n"
 
 
 async def complete(desk: Desk, request: web.Request, caller: Caller) -> web.StreamResponse:
@@ -164,7 +164,11 @@ class _Reply:
                 await out.flush()
             while True:
                 if event is not None:
-                    await writer.take(event)
+                    try:
+                        await writer.take(event)
+                    except StreamDiverged as error:
+                        out.hold(encode(failed_to_error(error.failed).as_body()))
+                        return out.response
                 if isinstance(event, TurnEnded):
                     return out.response
                 event = await ask.next()
@@ -187,7 +191,8 @@ class _Writer:
         self._chunks = chunks
         self._counts = parsed.include_usage
         self._told = told
-        self._said: list[str] = []
+        self._one_message = parsed.wishes.response_format is not None
+        self._text = StreamedText("\n\n")
 
     def begin(self) -> None:
         self._out.hold(self._chunks.role())
@@ -196,10 +201,10 @@ class _Writer:
         out = self._out
         match event:
             case TextDelta(text=text):
-                self._said.append(text)
-                await out.send(self._chunks.text(text))
-            case TextReset():
-                await self._withdraw()
+                if piece := self._text.add(text):
+                    await out.send(self._chunks.text(piece))
+            case TextReset() | TurnStarted(resumed=True):
+                await self._begin_again()
             case StepTaken(messages=messages) if any(m.role == "assistant" for m in messages):
                 await self._step()
             case ToolStarted(call=call) if self._told:
@@ -216,20 +221,22 @@ class _Writer:
             case _:
                 pass
 
-    async def _withdraw(self) -> None:
-        """A stream cannot take back what it said: whoever does not know how is told in words."""
+    async def _begin_again(self) -> None:
         if self._told:
             await self._out.send(b"{}", event="parley.reset")
-        elif self._said:
-            await self._out.send(self._chunks.text(_AGAIN))
-        self._said.clear()
+            self._text.clear()
+        else:
+            self._text.begin_again()
 
     async def _step(self) -> None:
         if self._told:
             await self._out.send(b"{}", event="parley.step")
-        elif "".join(self._said).strip():
-            await self._out.send(self._chunks.text("\n\n"))
-        self._said.clear()
+            self._text.clear()
+        elif self._one_message:
+            # Whatever reads JSON reads one value: text before a tool call is not part of it.
+            self._text.begin_again()
+        else:
+            self._text.end_message()
 
     async def _end(self, ended: TurnEnded) -> None:
         out, chunks = self._out, self._chunks
@@ -240,11 +247,7 @@ class _Writer:
                 error.code = _STOPPED
             out.hold(encode(error.as_body()))
             return
-        rest = remainder("".join(self._said), reply.text)
-        if rest is None:
-            await self._withdraw()
-            rest = reply.text
-        if rest:
+        if rest := await self._rest_of(reply.text):
             out.hold(chunks.text(rest))
         if reply.calls:
             out.hold(chunks.calls(reply.calls))
@@ -252,3 +255,12 @@ class _Writer:
         if self._counts:
             out.hold(chunks.usage(ended.usage))
         out.hold(b"[DONE]")
+
+    async def _rest_of(self, text: str) -> str:
+        try:
+            return self._text.rest_of(text)
+        except StreamDiverged:
+            if not self._told:
+                raise
+            await self._begin_again()
+            return text

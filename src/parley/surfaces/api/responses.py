@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from parley.gateway.live import TurnEnded
+from parley.gateway.live import TurnEnded, TurnStarted
 from parley.gateway.requests import ProfileDoor
 from parley.protocol import (
     ChatMessage,
@@ -40,6 +40,7 @@ from parley.surfaces.api.wire.responses_out import (
     response_status,
     response_usage,
 )
+from parley.surfaces.api.wire.streamed_text import StreamDiverged
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -206,7 +207,7 @@ class _Reply:
             return await self._stream(ask)
         steps: list[str] = []
         while not isinstance(event := await ask.next(), TurnEnded):
-            if isinstance(event, StepTaken):
+            if isinstance(event, StepTaken) and not self.parsed.wishes.response_format:
                 steps += [each.text for each in event.messages if each.role == "assistant"]
         reply = reply_of(event)
         if isinstance(reply, Failed):
@@ -245,11 +246,15 @@ class _Reply:
         async with self.way.stream() as out:
             await _send(out, events.start())
             while True:
-                if isinstance(event, TurnEnded):
-                    await self._end(out, events, ask, event)
+                try:
+                    if isinstance(event, TurnEnded):
+                        await self._end(out, events, ask, event)
+                        return out.response
+                    if event is not None:
+                        await _send(out, _told(events, event))
+                except StreamDiverged as error:
+                    await _send(out, events.fail(error.failed))
                     return out.response
-                if event is not None:
-                    await _send(out, _told(events, event))
                 event = await ask.next()
 
     async def _end(
@@ -276,8 +281,8 @@ def _told(events: ResponseEvents, event: Happening) -> list[ServerEvent]:
     match event:
         case TextDelta(text=text):
             return events.text(text)
-        case TextReset():
-            return events.reset()
+        case TextReset() | TurnStarted(resumed=True):
+            return events.begin_again()
         case StepTaken(messages=messages) if any(each.role == "assistant" for each in messages):
             return events.step()
         case _:

@@ -19,6 +19,7 @@ from parley.surfaces.api.wire.responses_out import (
     response_error,
     response_object,
 )
+from parley.surfaces.api.wire.streamed_text import StreamDiverged
 from tests.surfaces.api.wire.reading import Canned, as_events, read_as
 
 USAGE = Usage("p", "m", input_tokens=7, output_tokens=5, cached_tokens=2)
@@ -189,24 +190,41 @@ def test_a_reply_whose_step_was_taken_is_not_said_again() -> None:
     assert [item.type for item in whole.output] == ["message", "function_call"]
 
 
-def test_withdrawn_text_is_in_no_whole_and_moves_nothing() -> None:
+def test_an_answer_that_begins_again_goes_on_where_it_was() -> None:
     made = events()
-    sent = made.start() + made.reset() + made.text("Wrong") + made.reset()
-    sent += made.text("Right") + made.complete(Final("Right"))
+    sent = made.start() + made.begin_again() + made.text("Rig") + made.begin_again()
+    sent += made.text("Ri") + made.text("ght") + made.complete(Final("Right"))
     read = read_events(sent)
     whole = read[-1].response
-    assert texts(whole) == [("incomplete", ""), ("completed", "Right")]
-    assert whole.output_text == "Right"
-    done = [event for event in read if event.type == "response.output_item.done"]
-    assert [whole.output[event.output_index].id for event in done] == [
-        event.item.id for event in done
-    ]
+    assert texts(whole) == [("completed", "Right")]
+    assert [e.delta for e in read if e.type == "response.output_text.delta"] == ["Rig", "ht"]
 
 
-def test_another_reply_than_was_streamed_withdraws_it() -> None:
+def test_text_that_was_sent_is_never_taken_back() -> None:
     made = events()
-    sent = made.start() + made.text("Wrong") + made.complete(Final("Right"))
-    assert read_events(sent)[-1].response.output_text == "Right"
+    sent = made.start() + made.text("Wrong") + made.begin_again()
+    with pytest.raises(StreamDiverged) as caught:
+        made.text("Right")
+    last = read_events(sent + made.fail(caught.value.failed))[-1]
+    assert (last.type, last.response.status) == ("response.failed", "failed")
+    assert texts(last.response) == [("incomplete", "Wrong")]
+
+
+def test_another_reply_than_was_streamed_is_an_error() -> None:
+    made = events()
+    made.text("Wrong")
+    with pytest.raises(StreamDiverged):
+        made.complete(Final("Right"))
+
+
+def test_text_before_a_tool_is_no_part_of_json() -> None:
+    made = events(
+        ParsedRequest("default", (), wishes=Wishes(response_format={"type": "json_object"}))
+    )
+    made.text("I look.")
+    made.step()
+    with pytest.raises(StreamDiverged):
+        made.text('{"a": 1}')
 
 
 def test_calls_are_items_with_their_arguments() -> None:
@@ -246,7 +264,7 @@ def test_a_stopped_response_says_so() -> None:
     assert (last.type, last.response.status) == ("response.failed", "cancelled")
 
 
-STEPS = st.lists(st.one_of(TEXTS, st.sampled_from(["<step>", "<reset>"])), max_size=8)
+STEPS = st.lists(st.one_of(TEXTS, st.sampled_from(["<step>", "<again>"])), max_size=8)
 
 
 @given(said=STEPS, last=TEXTS)
@@ -256,14 +274,18 @@ def test_whatever_happens_the_client_puts_the_same_text_together(
 ) -> None:
     made = events()
     sent = made.start()
+    message = ""
     for each in said:
         match each:
             case "<step>":
                 sent += made.step()
-            case "<reset>":
-                sent += made.reset()
+                message = ""
+            case "<again>":
+                sent += made.begin_again() + made.text(message)
             case _:
                 sent += made.text(each)
+                message += each
+    last = message + last
     sent += made.complete(Final(last.strip()))
     read = server.response_stream(as_events(sent))
     assert len(read) == len(sent)
@@ -284,7 +306,7 @@ def test_whatever_happens_the_client_puts_the_same_text_together(
 
 def test_the_clients_own_accumulator_follows_the_events(server: Canned) -> None:
     made = events()
-    sent = made.start() + made.text("Wrong") + made.reset() + made.text("I look.") + made.step()
+    sent = made.start() + made.text("I ") + made.begin_again() + made.text("I look.") + made.step()
     sent += made.text('{"a":') + made.text("1}")
     sent += made.complete(Final('{"a":1}', calls=(CALL,)), USAGE)
     server.answer, server.kind = as_events(sent), "text/event-stream"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal, NamedTuple
 
 from parley.protocol import Failed, Final, ToolCall, Usage
-from parley.surfaces.api.wire.encode import call_arguments, encode, quote, remainder
+from parley.surfaces.api.wire.encode import call_arguments, encode, quote
 from parley.surfaces.api.wire.ids import new_id
 from parley.surfaces.api.wire.parsed import ParsedRequest
 from parley.surfaces.api.wire.responses_out import (
@@ -18,6 +18,7 @@ from parley.surfaces.api.wire.responses_out import (
     response_status,
     text_part,
 )
+from parley.surfaces.api.wire.streamed_text import StreamedText
 
 __all__ = ["ResponseEvents", "ServerEvent"]
 
@@ -32,8 +33,8 @@ class ServerEvent(NamedTuple):
 class ResponseEvents:
     """The events of one response, numbered, in the order in which they are asked for.
 
-    Each step of the turn that has text is a message of its own. Withdrawn text stays as an empty
-    message that is incomplete, so that the places of all others remain as they were told.
+    Each step of the turn that has text is a message of its own. Text that was sent is never taken
+    back: an answer that begins again goes on from there, or `StreamDiverged` is raised.
     """
 
     def __init__(self, response_id: str, created: int, model: str, request: ParsedRequest) -> None:
@@ -44,7 +45,7 @@ class ResponseEvents:
         self._number = 0
         self._output: list[dict[str, Any]] = []
         self._open: _OpenMessage | None = None
-        self._said = ""
+        self._text = StreamedText()
 
     @property
     def output(self) -> list[dict[str, Any]]:
@@ -61,6 +62,9 @@ class ResponseEvents:
 
     def text(self, text: str) -> list[ServerEvent]:
         """A further piece of text."""
+        return self._send(self._text.add(text))
+
+    def _send(self, text: str) -> list[ServerEvent]:
         if not text:
             return []
         events = [] if self._open else self._begin_message()
@@ -73,15 +77,20 @@ class ResponseEvents:
 
     def step(self) -> list[ServerEvent]:
         """The text so far was a message; what follows is another."""
+        if self._request.wishes.response_format is not None:
+            # Who asked for JSON reads one value: text before a tool call is not part of it.
+            return self.begin_again()
+        self._text.end_message()
         return self._end_message("completed")
 
-    def reset(self) -> list[ServerEvent]:
-        """The text since the last step is withdrawn."""
-        return self._end_message("incomplete", withdrawn=True)
+    def begin_again(self) -> list[ServerEvent]:
+        """The text since the last step is said once more from its start."""
+        self._text.begin_again()
+        return []
 
     def calls(self, calls: tuple[ToolCall, ...]) -> list[ServerEvent]:
         """The calls that the program is to make."""
-        events = self.step()
+        events = self._end_message("completed")
         for call in calls:
             events += self._call(call)
         return events
@@ -109,13 +118,10 @@ class ResponseEvents:
     # ── items ──
 
     def _rest_of(self, ending: Final) -> list[ServerEvent]:
-        if self._open is None and (self._said == ending.text or self._said.strip() == ending.text):
-            return [] if self._output or ending.calls else self._begin_message()
-        streamed = self._open.text if self._open else ""
-        rest = remainder(streamed, ending.text)
-        if rest is None:
-            return [*self.reset(), *self.text(ending.text)]
-        return self.text(rest)
+        events = self._send(self._text.rest_of(ending.text))
+        if events or self._open or self._output or ending.calls:
+            return events
+        return self._begin_message()
 
     def _begin_message(self) -> list[ServerEvent]:
         message = self._open = _OpenMessage(new_id("msg"), len(self._output))
@@ -125,12 +131,11 @@ class ResponseEvents:
             self._event("response.content_part.added", **message.place, part=text_part("")),
         ]
 
-    def _end_message(self, status: ItemStatus, *, withdrawn: bool = False) -> list[ServerEvent]:
+    def _end_message(self, status: ItemStatus) -> list[ServerEvent]:
         message, self._open = self._open, None
         if message is None:
             return []
-        text = "" if withdrawn else message.text
-        self._said = text
+        text = message.text
         item = message_item(message.id, text, status)
         self._output.append(item)
         done = {**message.place, "text": text, "logprobs": []}
