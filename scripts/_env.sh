@@ -36,8 +36,29 @@ show_progress() {
 
 pip_install() {
     "$venv/bin/python" -m pip --disable-pip-version-check install --progress-bar off \
-        --constraint "$root/constraints.txt" "$@" </dev/null 2>"$venv/install.log" | show_progress
+        --constraint "$root/constraints.txt" "$@" </dev/null 2>&1 | tee "$venv/install.log" | show_progress
     return "${PIPESTATUS[0]}"
+}
+
+# What went wrong, in a sentence, from what pip said.
+install_failure() {
+    local log="$venv/install.log" version pins
+    # First: without a network pip also says that no version of anything fits.
+    if grep -qE 'Retry\(total=0|ConnectionError|ConnectTimeout|ProxyError|name resolution' "$log"; then
+        printf '%s' "The package index cannot be reached: check the network and run this again."
+    elif grep -q 'No space left on device' "$log"; then
+        printf '%s' "The disk is full: free some space for $venv and run this again."
+    elif grep -qE 'ResolutionImpossible|No matching distribution|a different Python' "$log"; then
+        version="$("$venv/bin/python" -c 'import platform; print(platform.python_version())')"
+        pins="$(sed -n -e 's/.*requested (constraint) \([^ ]*\).*/\1/p' \
+            -e "s/.*Package '\([^']*\)' requires a different Python.*/\1/p" \
+            -e 's/.*No matching distribution found for \([^ ]*\).*/\1/p' "$log" | sort -u | tr '\n' ' ')"
+        printf '%s' "The pins in constraints.txt do not fit Python $version (${pins% }): " \
+            "update this checkout, or use another Python with PARLEY_PYTHON=/path/to/python."
+    else
+        grep '^ERROR' "$log" | tail -n 3 >&2 || tail -n 5 "$log" >&2
+        printf '%s' "Installing failed."
+    fi
 }
 
 wanted_state() { printf '%s %s %s' "$(cat "$root/pyproject.toml" "$root/constraints.txt" | cksum)" "$root" "$1"; }
@@ -68,8 +89,7 @@ ensure_env() {
     fi
     say "Installing Parley (once; about a minute)"
     if ! pip_install --editable "$root[$2]"; then
-        tail -n 5 "$venv/install.log" >&2
-        say "Installing failed; check the network and run this again. The whole log: $venv/install.log"
+        say "$(install_failure) The whole log: $venv/install.log"
         return 1
     fi
     wanted_state "$2" >"$venv/installed-$1"
