@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import threading
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from tests.gateway.house import House
 from tests.gateway.workshop import Scenes, end_processes
 from tests.servers.scripted_model import ScriptedModel
 from tests.servers.stage import Stage
+from tests.servers.threaded_model import model_in_thread
 
 __all__: list[str] = []
 
@@ -60,19 +60,5 @@ def scenes(stage: Stage) -> Scenes:
 @pytest.fixture
 def far_model(stage: Stage) -> Iterator[ScriptedModel]:
     """The same model in a thread of its own, for tests that wait for real processes."""
-    server = ScriptedModel(stage)
-    ready, loop = threading.Event(), asyncio.new_event_loop()
-    over = asyncio.Event()
-
-    async def serve() -> None:
-        async with server:
-            ready.set()
-            await over.wait()
-
-    thread = threading.Thread(target=lambda: loop.run_until_complete(serve()))
-    thread.start()
-    assert ready.wait(10)
-    yield server
-    loop.call_soon_threadsafe(over.set)
-    thread.join(10)
-    loop.close()
+    with model_in_thread(stage) as server:
+        yield server

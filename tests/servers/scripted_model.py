@@ -22,7 +22,7 @@ from aiohttp import web
 
 from tests.servers.scripted_reply import Reply, Usage, answer
 
-__all__ = ["RecordedRequest", "Reply", "ScriptedModel", "Usage"]
+__all__ = ["RecordedRequest", "Reply", "Script", "ScriptedModel", "Usage"]
 
 Script: TypeAlias = Callable[[Mapping[str, Any]], Reply | None]
 """From a request's JSON to its reply; None leaves it to the default behaviour."""
