@@ -379,6 +379,8 @@ class Request:
     """How many gateways handed it on before."""
     whole: bool = False
     """Whether `messages` is the whole conversation: what is missing in it was taken back."""
+    appended: bool = False
+    """Whether all of `messages` is new: it comes behind what is stored, which is not told again."""
     allowed: tuple[str, ...] | None = None
     """Of our own tools only these may be used; None: as the settings say."""
     behalf: Behalf | None = None
@@ -406,8 +408,7 @@ class Request:
         for index in range(len(self.messages) - 1, -1, -1):
             if self.messages[index].role == "assistant":
                 return index + 1
-        # Several questions without a reply between them: the last one is the question.
-        return max(0, len(self.messages) - 1)
+        return 0
 
     def to_dict(self) -> dict[str, Any]:
         record: dict[str, Any] = {
@@ -429,6 +430,8 @@ class Request:
             record["hops"] = self.hops
         if self.whole:
             record["whole"] = True
+        if self.appended:
+            record["appended"] = True
         if self.allowed is not None:
             record["allowed"] = list(self.allowed)
         if self.behalf is not None:
@@ -450,6 +453,7 @@ class Request:
             memory_key=record.get("memory_key"),
             hops=record.get("hops", 0),
             whole=record.get("whole", False),
+            appended=record.get("appended", False),
             allowed=tuple(record["allowed"]) if "allowed" in record else None,
             behalf=Behalf(*record["behalf"]) if "behalf" in record else None,
             later=record.get("later", False),

@@ -70,7 +70,8 @@ class Turn:
     files with it. `person` is what whoever is answered has set for themselves. `summary` stands
     for what was said before the history, and `memory` is what is remembered of the place, as the
     prompt has them. `thread` names the conversation to another agent: who speaks and which of
-    their chats it is; it is another one after `/new`.
+    their chats it is; it is another one after `/new`. `told` is the end of the history that a
+    program brought along with this turn: nobody here has answered it.
     """
 
     id: int
@@ -95,6 +96,7 @@ class Turn:
     summary: str = ""
     memory: str = ""
     thread: Callable[[], Awaitable[Thread]] | None = None
+    told: tuple[ChatMessage, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,6 @@ from parley.backends.base import Backend, Turn
 from parley.gateway.approvals import Approvals, TurnAsk
 from parley.gateway.chats import Chats
 from parley.gateway.delivery import Deliveries
-from parley.gateway.given import history_for
 from parley.gateway.hands import Lender
 from parley.gateway.lanes import RunningTurn
 from parley.gateway.live import Live, TurnEnded, TurnStarted
@@ -146,14 +145,10 @@ class TurnRunner:
         places = NOWHERE if memory is None else memory.places(claim.lane, source, request)
         remembered = await self._histories.of(claim, places.read)
         surface = self._deliveries.surface(source)
-        history, summary = remembered.history, remembered.summary
-        if request is not None:
-            history = history_for(history, request.earlier, whole=request.whole)
-            if history is not remembered.history:  # the program tells it all by itself
-                summary = ""
-            # Of a new session without a key there is nothing to note.
-            if memory is not None and source.platform == "api" and (places.write or history):
-                await memory.note_place(claim, places)
+        # Of a new session without a key there is nothing to note.
+        noted = request is not None and source.platform == "api"
+        if memory is not None and noted and (places.write or remembered.history):
+            await memory.note_place(claim, places)
         asks = surface is not None and surface.can_ask if request is None else request.can_ask
 
         async def steer() -> tuple[ChatMessage, ...]:
@@ -178,7 +173,7 @@ class TurnRunner:
             session_key=claim.lane,
             session_id=claim.session,
             source=source,
-            history=history,
+            history=remembered.history,
             progress=progress,
             provider=remembered.provider,
             model=remembered.model,
@@ -195,9 +190,10 @@ class TurnRunner:
             purse=purse if purse.is_limited else None,
             sends_files=surface is not None and surface.sends_files,
             person=settings_in(claim.lane, claim.source, theirs),
-            summary=summary,
+            summary=remembered.summary,
             memory="" if memory is None else await memory.block(places, remembered.versions),
             thread=partial(self._chats.thread, claim.lane, claim.session, source),
+            told=request.earlier[-claim.told :] if request is not None and claim.told else (),
         )
 
     async def _follow(self, running: RunningTurn, turn: Turn, purse: Purse) -> Final | Failed:

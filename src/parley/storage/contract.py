@@ -130,6 +130,8 @@ class Claim:
     messages: tuple[InboxMessage, ...]
     more: bool = False
     """Whether further messages waited behind it when it was claimed."""
+    told: int = 0
+    """How many messages just before it were told by its program, and answered by no turn."""
 
     @property
     def payer(self) -> Payer:

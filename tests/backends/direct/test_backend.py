@@ -133,8 +133,8 @@ async def test_what_a_program_tells_goes_along_as_far_as_it_can(tmp_path: Path) 
     told = (ChatMessage("user", "my name is Ada"), ChatMessage("assistant", "Hello Ada"))
     request = a_request(*told, ChatMessage("user", "who am I?"), instructions="Rhyme.", hops=2)
     turn = a_direct_turn("who am I?", request=request)
-    turn = replace(turn, history=tuple(HistoryEntry(0, message) for message in told))
     known = replace(turn, history=tuple(HistoryEntry(7, message) for message in told))
+    turn = replace(known, told=told)
     said = (
         "Rhyme.\n\nWhat was said before in this conversation:\n\nPerson: my name is Ada\n\n"
         "Agent: Hello Ada"

@@ -70,7 +70,7 @@ class ProgramPromises:
         assert mine == [*results]
         assert [entry.message for entry in entries] == [asked("look"), call, *results]
 
-    async def test_a_given_history_begins_an_empty_session_only(self, store: Store) -> None:
+    async def test_a_given_history_begins_an_empty_session(self, store: Store) -> None:
         await ask(store, *_EARLIER, asked("now"))
         claim = await claim_one(store)
         entries = await store.transcript(claim.session)
@@ -79,11 +79,31 @@ class ProgramPromises:
         assert (await store.recall(claim.session)).entries == tuple(entries)
         await store.commit(claim, an_end("reply"))
         assert (await current(store)).turns == 1
-        await ask(store, *_EARLIER, asked("then"))
+        await ask(store, *_EARLIER, asked("now"), spoken("reply"), asked("then"))
         await store.commit(await claim_one(store), TurnEnd("done"))
         assert await words(store) == ["before", "yes", "now", "reply", "then"]
         assert (await current(store)).turns == 2
         assert (await store.health()).running == 0
+
+    async def test_another_history_than_the_stored_one_begins_a_session(self, store: Store) -> None:
+        before = await converse(store, "hello", "hi")
+        await ask(store, *_EARLIER, asked("now"), lasting=True)
+        claim = await claim_one(store, owner="one")
+        assert (claim.session != before.session, claim.told) == (True, 2)
+        await store.recover("two")
+        resumed = await claim_one(store, owner="two")
+        assert (resumed.session, resumed.told) == (claim.session, 2)
+        await store.commit(resumed, an_end("reply"))
+        assert await words(store) == ["before", "yes", "now", "reply"]
+        old = await store.transcript(before.session)
+        assert [entry.message.text for entry in old] == ["hello", "hi"]
+
+    async def test_what_is_new_in_a_given_history_is_added(self, store: Store) -> None:
+        await converse(store, "hello", "hi")
+        given = (asked("hello"), spoken("hi"), *_EARLIER, asked("now"))
+        await ask(store, *given)
+        assert (await claim_one(store)).told == 2
+        assert await words(store) == [message.text for message in given]
 
     async def test_a_given_history_is_stored_once_whoever_resumes(self, store: Store) -> None:
         await ask(store, *_EARLIER, asked("now"), lasting=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -64,9 +64,7 @@ def message_of(turn: Turn) -> Message:
     request = turn.request
     prelude = ""
     if request is not None:
-        # What has no number is not stored here: the agent's thread does not know it either.
-        told = [entry.message for entry in turn.history if entry.id == 0]
-        prelude = _joined((request.instructions.strip(), _transcript(told)))
+        prelude = _joined((request.instructions.strip(), _transcript(turn.told)))
     return Message(
         id=f"{turn.session_id}.{turn.id}",
         text=_joined(message.text for message in asked),
@@ -125,7 +123,7 @@ def _size(count: int) -> str:
     return f"{count / 1_000_000:.1f} MB"
 
 
-def _transcript(messages: list[ChatMessage]) -> str:
+def _transcript(messages: Sequence[ChatMessage]) -> str:
     lines = [
         f"{_SPEAKERS[message.role]}: {message.text.strip()}"
         for message in mend(messages)

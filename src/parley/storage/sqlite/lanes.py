@@ -10,7 +10,7 @@ from functools import partial
 from itertools import takewhile
 from typing import Any
 
-from parley.protocol import ChatMessage, InboundMessage, Usage, person_of
+from parley.protocol import ChatMessage, InboundMessage, Request, Usage, person_of
 from parley.storage.contract import (
     Claim,
     Committed,
@@ -24,6 +24,7 @@ from parley.storage.contract import (
     Stopped,
     TurnEnd,
 )
+from parley.storage.history_match import count_known
 from parley.storage.sqlite import entries, outbox, posts, rows, spending
 from parley.storage.sqlite.queries import SQL
 
@@ -163,16 +164,17 @@ def _take(
         message = _next_message(db, row, told=told, now=now)
         if message is None:
             return None
-        source, session, attempt = message.message.source, row["session"], 1
+        source, attempt = message.message.source, 1
         begin = {
             "lane": lane,
-            "session": session,
+            "session": row["session"],
             "generation": row["generation"],
             "source": rows.dump(source.to_dict()),
             "person": _person(message.message),
             "at": now,
         }
         _take_earlier(db, message, begin)
+        session = begin["session"]
         turn = db.execute(SQL["turn_add"], begin).lastrowid or 0
         db.execute(SQL["speaker_add"], begin)
         tend_at = None if source.platform == "task" else now
@@ -191,6 +193,7 @@ def _take(
         source=source,
         messages=messages,
         more=db.execute(SQL["inbox_next"], {"lane": lane, "now": now}).fetchone() is not None,
+        told=_count_told(db, messages, session=session, turn=turn),
     )
 
 
@@ -234,18 +237,51 @@ def _take_message(
 
 
 def _take_earlier(db: sqlite3.Connection, taken: InboxMessage, begin: dict[str, Any]) -> None:
-    """What a program tells of the conversation becomes its beginning, when there is none yet.
+    """Store what a program tells of the conversation and is not stored yet.
 
-    It is of a turn of its own, which nobody ran and nobody counts.
+    It is of a turn of its own, which nobody ran and nobody counts. A program that tells what is
+    stored differently goes on in a new session, so that later turns remember what it told.
     """
-    request, session, now = taken.message.request, begin["session"], begin["at"]
+    request, now = taken.message.request, begin["at"]
+    if request is None or not (request.earlier or request.whole):
+        return
+    new = request.earlier
+    if not request.appended and not _is_empty(db, begin["session"]):
+        known = _known(db, request, begin["session"])
+        if known is None:
+            begin["session"] = begin_session(db, begin["lane"], title=None, now=now)
+        new = new[known:]
+    if new:
+        turn = db.execute(SQL["turn_add"], begin).lastrowid or 0
+        entries.add(db, new, session=begin["session"], turn=turn, now=now)
+        db.execute(SQL["turn_end"], {"turn": turn, "state": "done", "at": now})
+
+
+def _is_empty(db: sqlite3.Connection, session: str) -> bool:
+    return bool(db.execute(SQL["session_is_empty"], {"session": session}).fetchone()[0])
+
+
+def _known(db: sqlite3.Connection, request: Request, session: str) -> int | None:
+    """How much of what it tells is stored; read from the end, no further than it is told."""
+    values = {"session": session}
+    stored = db.execute(SQL["entries_newest_first"], values)
+    return count_known(
+        request.earlier,
+        (ChatMessage.from_dict(json.loads(row["body"])) for row in stored),
+        asked=request.asked,
+        whole=request.whole,
+        cut=db.execute(SQL["session_is_cut"], values).fetchone() is not None,
+    )
+
+
+def _count_told(
+    db: sqlite3.Connection, messages: Sequence[InboxMessage], *, session: str, turn: int
+) -> int:
+    request = messages[0].message.request if messages else None
     if request is None or not request.earlier:
-        return
-    if not db.execute(SQL["session_is_empty"], {"session": session}).fetchone()[0]:
-        return
-    turn = db.execute(SQL["turn_add"], begin).lastrowid or 0
-    entries.add(db, request.earlier, session=session, turn=turn, now=now)
-    db.execute(SQL["turn_end"], {"turn": turn, "state": "done", "at": now})
+        return 0
+    values = {"session": session, "turn": turn}
+    return int(db.execute(SQL["told_before_turn"], values).fetchone()[0])
 
 
 def recover(db: sqlite3.Connection, owner: str, *, now: float) -> int:

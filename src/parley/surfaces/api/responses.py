@@ -77,7 +77,7 @@ async def _create(
     place: Place | None = None,
 ) -> web.StreamResponse:
     talk = asked_in if place is None else place.talk
-    earlier = () if place is None else place.earlier
+    earlier = None if place is None else place.earlier
     keep = attachments_keeper(talk.door.attachments)
     continued = not talk.is_new or bool(earlier)
     parsed = await desk.read(request, lambda: read_response(body, keep, continued=continued))

@@ -46,7 +46,7 @@ async def start(desk: Desk, request: web.Request, caller: Caller) -> web.Respons
     )
     talk = desk.talk(request, caller, model, session=session)
     named = talk.named_session
-    earlier: tuple[ChatMessage, ...] = ()
+    earlier: tuple[ChatMessage, ...] | None = None
     if before is not None:
         # Apart: until its turn begins, nothing would keep another from going on there too.
         place = await go_on_from(desk, talk, before, apart=True)

@@ -61,13 +61,16 @@ class Talk:
         parsed: ParsedRequest,
         *,
         lasting: bool,
-        earlier: tuple[ChatMessage, ...] = (),
+        earlier: tuple[ChatMessage, ...] | None = None,
         can_ask: bool = False,
     ) -> Request:
-        """What is asked for here, under an id of its own that begins with `kind`."""
+        """What is asked for here, under an id of its own that begins with `kind`.
+
+        With `earlier`, the request goes on from a known place: what it says is new, all of it.
+        """
         return Request(
             id=new_id(kind),
-            messages=(*earlier, *parsed.messages),
+            messages=(*(earlier or ()), *parsed.messages),
             instructions=parsed.instructions,
             tools=parsed.tools,
             wishes=parsed.wishes,
@@ -76,6 +79,7 @@ class Talk:
             memory_key=self.memory_key,
             hops=self.hops,
             whole=self.whole,
+            appended=earlier is not None,
         )
 
     def message(self, request: Request, text: str) -> InboundMessage:

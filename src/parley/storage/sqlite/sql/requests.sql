@@ -98,6 +98,24 @@ WHERE session = :session AND user IS NOT NULL ORDER BY id DESC;
 SELECT NOT EXISTS (SELECT 1 FROM entry e JOIN turn t ON t.id = e.turn
     WHERE e.session = :session AND t.state <> 'undone');
 
+-- name: entries_newest_first
+-- What prompts of a session begin with, the newest first.
+SELECT e.body FROM entry e JOIN turn t ON t.id = e.turn
+WHERE e.session = :session AND t.state <> 'undone'
+    AND e.id >= (SELECT window_start FROM session WHERE id = :session)
+ORDER BY e.id DESC;
+
+-- name: session_is_cut
+-- Whether prompts of a session begin in its midst.
+SELECT 1 FROM session WHERE id = :session AND window_start > 0;
+
+-- name: told_before_turn
+-- How much of what comes before a turn was told by a program: no message of the inbox began it.
+SELECT count(*) FROM turn t JOIN entry e ON e.session = t.session AND e.turn = t.id
+WHERE t.id = (SELECT max(id) FROM turn
+    WHERE session = :session AND id < :turn AND state <> 'undone')
+    AND t.attempt > 0 AND NOT EXISTS (SELECT 1 FROM inbox WHERE turn = t.id);
+
 -- name: forget_request_events
 -- The logs of a deleted session's requests.
 DELETE FROM request_event WHERE request IN (
