@@ -85,7 +85,7 @@ async def test_a_reply_waits_for_what_is_being_sent_of_its_preview(
 ) -> None:
     async with talking(synapse, tmp_path, encrypted=True) as (speaker, person, room):
         source, bot = a_source(room), speaker.connection.user_id
-        async with speaker.connection._sharing.setdefault(room, asyncio.Lock()):
+        async with speaker.connection.keys._sharing.setdefault(room, asyncio.Lock()):
             speaker.show(source, 1, TurnStarted(), TextDelta("Under way. "))
             [(name, running)] = speaker.previews._running.items()
             await until(lambda: running.unsure)

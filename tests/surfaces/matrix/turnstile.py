@@ -60,6 +60,10 @@ class Turnstile:
         self.instead: Callable[[], web.Response] | None = None
         """What everyone is answered while it is set."""
         self.seen: list[tuple[str, str]] = []
+        self.slow: dict[str, Callable[[], float]] = {}
+        """By a part of a path: how many seconds late its answers are."""
+        self.altered: dict[str, Callable[[bytes], bytes]] = {}
+        """By a part of a path: what becomes of its answers."""
 
     @classmethod
     @asynccontextmanager
@@ -116,6 +120,12 @@ class Turnstile:
         if held is not None and held.done and held.hears in told and held.count():
             held.reached.set()
             await held.over.wait()
+        for part, alter in self.altered.items():
+            if part in path:
+                answer.body = alter(told)
+        for part, seconds in self.slow.items():
+            if part in path:
+                await asyncio.sleep(seconds())
         return answer
 
     async def _ask(self, request: web.Request, body: bytes) -> web.Response:

@@ -4,7 +4,6 @@ must be. What goes wrong is a `MatrixFault`.
 
 from __future__ import annotations
 
-import asyncio
 import json
 import logging
 from collections.abc import Mapping
@@ -13,8 +12,9 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, urlencode
 
 from parley.config.files import make_private_directory
-from parley.protocol import ParleyError
 from parley.surfaces.matrix.account import Account
+from parley.surfaces.matrix.errors import MatrixFault, reason_of
+from parley.surfaces.matrix.room_keys import RoomKeys
 
 if TYPE_CHECKING:
     from aiohttp import ClientResponse
@@ -26,26 +26,6 @@ _log = logging.getLogger("parley.matrix")
 
 _CALL_WITHIN: Final = 30.0
 _LARGEST_ANSWER: Final = 64 * 1024 * 1024
-
-
-class MatrixFault(ParleyError):
-    """The homeserver refused a call, or could not be reached: `status` is then 0.
-
-    `code` is its `errcode`; `after` how many seconds it wants us to wait.
-    """
-
-    def __init__(
-        self, sentence: str, *, status: int = 0, code: str = "", after: float | None = None
-    ) -> None:
-        super().__init__(sentence)
-        self.status = status
-        self.code = code
-        self.after = after
-
-    @property
-    def is_passing(self) -> bool:
-        """Whether the same call may work later."""
-        return self.status in {0, 408, 429} or self.status >= 500
 
 
 def part(text: str) -> str:
@@ -60,7 +40,7 @@ class Connection:
         from nio import AsyncClient, AsyncClientConfig
 
         make_private_directory(keys)
-        self._keys = keys
+        self._directory = keys
         self.account = account
         self.nio: AsyncClient = AsyncClient(
             account.homeserver,
@@ -76,7 +56,7 @@ class Connection:
                 request_timeout=60,
             ),
         )
-        self._sharing: dict[str, asyncio.Lock] = {}
+        self.keys = RoomKeys(self.nio, self.call)
         self._encrypted: set[str] = set()
 
     @property
@@ -87,7 +67,7 @@ class Connection:
         """Load the keys of our device; they are made when it has none yet."""
         account = self.account
         self.nio.restore_login(account.user_id, account.device_id, account.access_token)
-        for file in self._keys.glob("*.db*"):
+        for file in self._directory.glob("*.db*"):
             file.chmod(0o600)
 
     async def close(self) -> None:
@@ -156,6 +136,8 @@ class Connection:
         self, room_id: str, kind: str, content: Mapping[str, Any]
     ) -> tuple[str, dict[str, Any]]:
         """The event as it goes over the wire. Reactions are never encrypted."""
+        from nio import EncryptionError, LocalProtocolError
+
         room = self.nio.rooms.get(room_id)
         if room is None:
             raise MatrixFault("It is not known yet whether this room is encrypted.")
@@ -165,8 +147,12 @@ class Connection:
             raise MatrixFault(
                 "This room is encrypted, and its keys are not known here yet; nothing was sent."
             )
-        await self._share_session(room_id)
-        wrapped_kind, wrapped = self.nio.encrypt(room_id, kind, dict(content))
+        await self.keys.share(room_id)
+        try:
+            wrapped_kind, wrapped = self.nio.encrypt(room_id, kind, dict(content))
+        except (EncryptionError, LocalProtocolError) as error:
+            self.keys.forget(room_id)
+            raise MatrixFault(f"This could not be encrypted ({reason_of(error)}).") from error
         return wrapped_kind, dict(wrapped)
 
     async def put(self, room_id: str, kind: str, content: Mapping[str, Any], txn: str) -> str:
@@ -176,42 +162,6 @@ class Connection:
         path = f"/v3/rooms/{part(room_id)}/send/{part(kind)}/{part(txn)}"
         told = await self.call("PUT", path, content)
         return str(told["event_id"])
-
-    async def _share_session(self, room_id: str) -> None:
-        """See to it that everyone in the room has the key that we encrypt with."""
-        import aiohttp
-        from nio import LocalProtocolError
-        from nio.exceptions import OlmTrustError
-
-        nio, olm = self.nio, self.nio.olm
-        async with self._sharing.setdefault(room_id, asyncio.Lock()):
-            try:
-                if not nio.rooms[room_id].members_synced:
-                    _check(await nio.joined_members(room_id))
-                if nio.should_query_keys:
-                    _check(await nio.keys_query())
-                if not olm.should_share_group_session(room_id):
-                    return
-                shared = await nio.share_group_session(room_id, ignore_unverified_devices=True)
-                _check(shared)
-            except (aiohttp.ClientError, TimeoutError, OSError) as error:
-                self._forget_session(room_id)
-                raise MatrixFault(
-                    f"The homeserver cannot be reached ({reason_of(error)})."
-                ) from error
-            except (LocalProtocolError, OlmTrustError) as error:
-                self._forget_session(room_id)
-                raise MatrixFault(
-                    f"The keys of this room could not be shared ({reason_of(error)})."
-                ) from error
-            except BaseException:
-                self._forget_session(room_id)
-                raise
-
-    def _forget_session(self, room_id: str) -> None:
-        """What was not shared with everyone is not used: the next send makes a new key."""
-        self.nio.sharing_session.pop(room_id, None)
-        self.nio.olm.outbound_group_sessions.pop(room_id, None)
 
 
 async def _whole(answer: ClientResponse) -> bytes:
@@ -225,16 +175,6 @@ async def _whole(answer: ClientResponse) -> bytes:
     return b"".join(pieces)
 
 
-def _check(answer: object) -> None:
-    from nio import ErrorResponse
-
-    if isinstance(answer, ErrorResponse):
-        after = (answer.retry_after_ms or 0) / 1000 or None
-        code = str(answer.status_code or "")
-        status = 429 if code == "M_LIMIT_EXCEEDED" else 0
-        raise MatrixFault(str(answer.message), status=status, code=code, after=after)
-
-
 def _refusal(status: int, told: Mapping[str, Any]) -> MatrixFault:
     code, words = str(told.get("errcode", "")), str(told.get("error", "")).strip()
     after = told.get("retry_after_ms")
@@ -245,13 +185,3 @@ def _refusal(status: int, told: Mapping[str, Any]) -> MatrixFault:
         code=code,
         after=after / 1000 if isinstance(after, int | float) else None,
     )
-
-
-def reason_of(error: BaseException) -> str:
-    """Why a request failed, in a few words."""
-    if isinstance(error, TimeoutError):
-        return "it does not answer in time"
-    cause = getattr(error, "os_error", error)
-    text = str(getattr(cause, "verify_message", "") or getattr(cause, "strerror", "") or error)
-    lines = text.strip().splitlines()
-    return lines[0][:200] if lines else type(error).__name__

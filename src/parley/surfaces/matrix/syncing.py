@@ -171,6 +171,7 @@ class Syncing:
             for room_id, room in answer.get("rooms", {}).get("invite", {}).items()
         }
         timelines, keys_arrived = await hand_over(nio, answer)
+        self._note_devices(answer.get("device_lists"))
         self._note_encrypted(timelines)
         rooms = answer.get("rooms", {})
         events: list[tuple[str, dict[str, Any]]] = []
@@ -236,23 +237,34 @@ class Syncing:
 
     # ── keys ──
 
+    def _note_devices(self, changes: object) -> None:
+        if isinstance(changes, Mapping):
+            users = [*(changes.get("changed") or ()), *(changes.get("left") or ())]
+            self._connection.keys.note_changes(user for user in users if isinstance(user, str))
+
     def _tend_beside(self) -> None:
         if self._tending is None or self._tending.done():
             self._tending = asyncio.create_task(self._tend())
 
     async def _tend(self) -> None:
-        """What nio has to send so that others can write to us, and we to them."""
+        """What has to be sent so that others can write to us, and we to them."""
+        for step in (self._send_waiting, self._upload_keys, self._connection.keys.refresh):
+            try:
+                await step()
+            except Exception as error:  # noqa: BLE001 - tried again beside the next sync
+                _log.warning("keys_not_tended", extra={"reason": type(error).__name__})
+
+    async def _send_waiting(self) -> None:
+        """Key requests, and new sessions in the place of broken ones."""
         nio = self._connection.nio
-        try:
-            await nio.send_to_device_messages()
-            if nio.should_upload_keys:
-                await nio.keys_upload()
-            if nio.should_query_keys:
-                await nio.keys_query()
-            if nio.should_claim_keys:
-                await nio.keys_claim(nio.get_users_for_key_claiming())
-        except Exception as error:  # noqa: BLE001 - tried again beside the next sync
-            _log.warning("keys_not_tended", extra={"reason": type(error).__name__})
+        if nio.should_claim_keys:
+            await nio.keys_claim(nio.get_users_for_key_claiming())
+        await nio.send_to_device_messages()
+
+    async def _upload_keys(self) -> None:
+        nio = self._connection.nio
+        if nio.should_upload_keys:
+            await nio.keys_upload()
 
     # ── away and back ──
 
