@@ -277,3 +277,26 @@ def test_a_gateway_that_does_not_answer_is_not_called_absent(household: Househol
             gateway.send_signal(signal.SIGCONT)
         assert household.run("chat", "-m", "hello").stdout == "echo: hello\n"
     assert (household.home / "run" / "lock").stat().st_mode & 0o077 == 0
+
+
+@pytest.mark.parametrize(
+    ("variable", "url", "backend"),
+    [
+        ("GATEWAY_PROXY_URL", "http://127.0.0.1:9", "proxy"),
+        ("AGENT_WS_URL", "ws://127.0.0.1:9/agent_ws/", "direct"),
+    ],
+)
+def test_a_remote_agent_that_is_named_and_not_used_is_said_at_the_start(
+    household: Household, variable: str, url: str, backend: str
+) -> None:
+    household.configure("backend: agent\n")
+    (household.home / ".env").write_text(f"{variable}={url}\n")
+    (household.home / ".env").chmod(0o600)
+    sentence = f"(`{variable}`) names a remote agent that is not used: `agent` answers here."
+    with household.gateway() as process:
+        assert sentence in _line(process.stdout)
+        assert sentence in household.run("gateway", "status").stdout
+        assert sentence in household.run("doctor", "--offline").stdout
+    household.configure("surfaces:\n  webhook:\n    backend: " + backend + "\nbackend: agent\n")
+    with household.gateway():
+        assert "not used" not in household.run("gateway", "status").stdout

@@ -271,3 +271,16 @@ def test_an_origin_that_no_browser_sends_is_refused_with_an_example(profile: Pro
 def test_origins_are_taken_as_browsers_send_them(profile: Profile) -> None:
     profile.config_file.write_text("gateway:\n  api:\n    origins: [https://a.example:8443]\n")
     assert load_settings(profile, {}).gateway.api.origins == ["https://a.example:8443"]
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [("real", "direct"), (" Real ", "direct"), ("AGENT", "agent"), ("\tProxy\n", "proxy")],
+)
+def test_who_answers_on_matrix_may_be_written_in_any_letters(
+    profile: Profile, given: str, meant: str
+) -> None:
+    settings = load_settings(profile, {"MATRIX_PLATFORM_BACKEND": given})
+    assert settings.surfaces.matrix.backend == meant
+    profile.env_file.write_text(f'MATRIX_PLATFORM_BACKEND="{given.strip()} "\n')
+    assert load_settings(profile, {}).surfaces.matrix.backend == meant

@@ -292,3 +292,50 @@ async def test_a_command_accepted_before_a_crash_is_answered_once(house: House) 
     desk = await house.open()
     assert await desk.ask("/title") == "This conversation is called **Found**."
     assert len(desk.sent) == 1
+
+
+async def test_a_chat_of_long_ago_can_be_named_archived_opened_and_gone_back_to(
+    house: House,
+) -> None:
+    desk = await house.open()
+    await desk.ask("the word is plum")
+    for number in range(25):
+        await desk.ask(f"/new Chat {number}")
+    listed = (await desk.ask("/chats")).splitlines()
+    assert listed[0] == "- 6 older ones, from **C1** on"
+    assert len([line for line in listed if line.startswith("- **C")]) == 20
+    assert "- **C1**" in await desk.ask("/chats all")
+    assert await desk.ask("/rename C1 Plums") == "C1 is now **Plums**."
+    assert "**C1** Plums is archived" in await desk.ask("/archive C1")
+    assert "C1 is archived" in await desk.ask("/chat C1")
+    assert "- **C1** · Plums · archived" in await desk.ask("/chats all")
+    assert "**C1** Plums is open again" in await desk.ask("/unarchive C1")
+    assert await desk.ask("/chat C1") == "Back in **C1** Plums."
+    await desk.ask("which word?")
+    assert house.words() == ["the word is plum", "echo: the word is plum", "which word?"]
+
+
+async def test_a_chat_of_long_ago_that_was_never_listed_has_a_number_too(house: House) -> None:
+    desk = await house.open()
+    for number in range(25):
+        await desk.ask(f"/new Chat {number}")
+    assert await desk.ask("/rename C2 Second") == "C2 is now **Second**."
+    assert "- **C2** · Second" in await desk.ask("/chats all")
+
+
+@pytest.mark.parametrize("how", ["number", "id", "title"])
+async def test_resume_does_not_enter_an_archived_chat(house: House, how: str) -> None:
+    desk = await house.open()
+    await desk.ask("/title Apples")
+    await desk.ask("about apples")
+    old = await house.session()
+    await desk.ask("/archive")
+    await desk.ask("about pears")
+    wanted = {"number": "2", "id": old.id, "title": "Apples"}[how]
+    assert await desk.ask(f"/resume {wanted}") == (
+        "C1 is archived; `/unarchive C1` opens it again."
+    )
+    assert (await desk.ask("/sessions")).count("archived") == 1
+    assert (await house.session()).id != old.id
+    await desk.ask("/unarchive C1")
+    assert await desk.ask(f"/resume {wanted}") == f"Back in **Apples** (`{old.id}`)."

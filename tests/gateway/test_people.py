@@ -304,3 +304,20 @@ async def test_settings_lists_all_of_it(house: House) -> None:
     assert "You call me Max." in lines[2]
     assert "email-send on, file-delete off, social-post on" in lines[3]
     assert lines[4] == "- **Plan**: none (unlimited)"
+
+
+async def test_whoever_changes_the_settings_they_were_given_changes_nobody_elses(
+    store: SqliteStore,
+) -> None:
+    people = people_of(store)
+    await people.put("desk:ann", "connectors.tickets", "on")
+    for _ in range(2):  # read from the store, then known
+        given = await people.settings_of("desk:ann")
+        for part in (given.skills, given.connectors, given.safety):
+            assert isinstance(part, dict)
+            part.clear()
+    kept = await people.settings_of("desk:ann")
+    assert kept.skills["files"]
+    assert kept.connectors == {"tickets": True}
+    assert kept.safety["email-send"]
+    assert (await people.settings_of("desk:bob")).skills["files"]

@@ -159,6 +159,7 @@ async def _opened(
     profile: Profile, house: House, *, redactor: Redactor, models: ModelPool, hub: WebhookHub
 ) -> AsyncIterator[Parts]:
     """What one profile needs. Holds its home's lock."""
+    from parley.cli._checks.answering import unused_agents
     from parley.config import Secrets, load_settings
     from parley.config.files import make_private_directory
     from parley.gateway.serving import Parts
@@ -185,7 +186,8 @@ async def _opened(
                     return _surfaces(profile, now, held.get, platforms, house=house, hub=hub)
 
                 surfaces = _surfaces(profile, settings, secrets.get, None, house=house, hub=hub)
-                yield Parts(settings, store, backend, surfaces, make_again)
+                notes = tuple(unused_agents(settings).values())
+                yield Parts(settings, store, backend, surfaces, make_again, notes)
             finally:
                 await store.close()
         finally:
@@ -202,6 +204,7 @@ def _backend(
 ) -> Backend:
     """Who answers: one for the profile, and another on the surfaces whose settings say so."""
     from parley.backends.choice import Backends
+    from parley.cli._checks.answering import usual_backend
 
     made: dict[BackendName, Backend] = {}
 
@@ -211,7 +214,7 @@ def _backend(
         return made[name]
 
     surfaces = settings.surfaces
-    usual: BackendName = settings.backend or ("proxy" if settings.gateway.proxy_url else "agent")
+    usual = usual_backend(settings)
     served = ["terminal"]
     if kind == "gateway":
         served += ["api", "direct"]

@@ -105,7 +105,9 @@ def _overrides(
             yield ("gateway", name), Override(text, f"`{variable}`{where}")
     for variable, path in OTHER_VARIABLES.items():
         if text := environ.get(variable, "").strip():
-            given = _MEANT.get((variable, text.lower()), text)
+            if path[-1] == "backend":
+                text = text.lower()
+            given = _MEANT.get((variable, text), text)
             yield path, Override(given, f"`{variable}`{where}")
 
 

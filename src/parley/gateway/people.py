@@ -60,13 +60,13 @@ class People:
         name = person if isinstance(person, str) else person_of(person)
         known = self._settings.get(name)
         if known is not None and time.monotonic() < known[0]:
-            return known[1]
+            return _copied(known[1])
         before = self._changes
         rows = await self._store.person_settings(name)
         found = UserSettings.read(rows, safety=self._safety, plan=self._plan_in(rows, name))
         if before == self._changes:  # else it may be what was so before a change
             _keep(self._settings, name, (time.monotonic() + _SECONDS, found))
-        return found
+        return _copied(found)
 
     async def put(self, person: str, name: str, value: str | None) -> None:
         """Set one thing; None is its default again."""
@@ -94,6 +94,16 @@ def settings_in(lane: str, source: SessionSource, theirs: UserSettings) -> UserS
     """What a person has set, as it holds there: their wishes are not for all who share a lane."""
     is_shared = source.chat_type != "dm" and parse_session_key(lane).participant is None
     return replace(theirs, soul=Soul()) if is_shared else theirs
+
+
+def _copied(found: UserSettings) -> UserSettings:
+    """Whoever changes what they were given changes nobody else's."""
+    return replace(
+        found,
+        skills=dict(found.skills),
+        connectors=dict(found.connectors),
+        safety=dict(found.safety),
+    )
 
 
 def _keep(known: dict[K, V], key: K, value: V) -> None:

@@ -60,6 +60,8 @@ class Parts:
     surfaces: Sequence[HostedSurface] = ()
     make_again: Callable[[Collection[str]], Sequence[HostedSurface]] | None = None
     """The surfaces of these platforms, from the settings and keys as they are by then."""
+    notes: tuple[str, ...] = ()
+    """What somebody should see to in the settings."""
 
 
 class Serving:
@@ -80,6 +82,7 @@ class Serving:
         self.hosted = tuple(Hosted(surface, profile) for surface in parts.surfaces)
         self._held = held
         self._make_again = parts.make_again
+        self._notes = parts.notes
         self._store = parts.store
         self._backend = parts.backend
         self._owner = owner
@@ -275,7 +278,7 @@ class Serving:
                 DeliveryNote(found.id, found.lane, found.state, found.text)
                 for found in (*health.unsure, *health.dead)
             ),
-            notes=self._memory.notes if self._memory is not None else (),
+            notes=(*self._notes, *(self._memory.notes if self._memory is not None else ())),
             tally=replace(self._tally),
         )
 
@@ -284,6 +287,8 @@ class Serving:
     async def start(self) -> None:
         """Take up what an earlier process left."""
         with profile_scope(self.profile):
+            for note in self._notes:
+                _log.warning("setting_unused", extra={"note": note})
             renamed = await self._store.adopt(self._sessions.namespace)
             unwaited = await self._store.drop_unwaited()
             left = await self._store.recover(self._owner)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from typing import Final
 
-from parley.cli._checks.answering import who_answers
-from parley.cli._checks.finding import Finding, fault, ok
+from parley.cli._checks.answering import unused_agents, who_answers
+from parley.cli._checks.finding import Finding, fault, note, ok
 from parley.cli._checks.settings import Ground
 
 __all__ = ["check_direct_agent"]
@@ -17,10 +17,16 @@ _ANSWERS_WITHIN: Final = 5.0
 
 
 async def check_direct_agent(ground: Ground, *, offline: bool) -> list[Finding]:
-    """Unless `offline`, be greeted by it; nothing where no direct agent answers."""
+    """Unless `offline`, be greeted by it; nothing where no direct agent is named.
+
+    One that is named and never asked is a note.
+    """
     settings = ground.settings
-    if settings is None or "direct" not in who_answers(settings):
+    if settings is None:
         return []
+    if "direct" not in who_answers(settings):
+        unused = unused_agents(settings).get("direct")
+        return [note(_CHECK, unused, "parley config set backend direct")] if unused else []
     if settings.direct.url is None:
         what = "it is to answer, but nobody is named."
         return [fault(_CHECK, what, "parley config set direct.url ws://HOST:8642/agent_ws/")]

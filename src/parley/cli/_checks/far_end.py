@@ -6,8 +6,8 @@ import asyncio
 import os
 from typing import Final
 
-from parley.cli._checks.answering import who_answers
-from parley.cli._checks.finding import Finding, fault, ok
+from parley.cli._checks.answering import unused_agents, who_answers
+from parley.cli._checks.finding import Finding, fault, note, ok
 from parley.cli._checks.settings import Ground
 
 __all__ = ["check_far_end"]
@@ -18,10 +18,16 @@ _ANSWERS_WITHIN: Final = 5.0
 
 
 async def check_far_end(ground: Ground, *, offline: bool) -> list[Finding]:
-    """Unless `offline`, ask it for its models; nothing where no remote agent is named."""
+    """Unless `offline`, ask it for its models; nothing where no remote agent is named.
+
+    One that is named and never asked is a note.
+    """
     settings = ground.settings
-    if settings is None or "proxy" not in who_answers(settings):
+    if settings is None:
         return []
+    if "proxy" not in who_answers(settings):
+        unused = unused_agents(settings).get("proxy")
+        return [note(_CHECK, unused, "parley config set backend proxy")] if unused else []
     if settings.gateway.proxy_url is None:
         what = "it is to answer, but nobody is named."
         return [fault(_CHECK, what, "parley config set gateway.proxy_url http://HOST:8642")]

@@ -28,6 +28,8 @@ from parley.storage.people import Chat
 __all__ = ["archive", "chat", "chats", "new", "rename", "start", "unarchive"]
 
 _LISTED: Final = 20
+_LISTED_OF_ALL: Final = 100
+_MOST: Final = 10_000
 _LABEL: Final = re.compile(r"[cC]?([1-9][0-9]{0,8})\Z")
 
 
@@ -65,8 +67,16 @@ async def chats(call: CommandCall) -> Reply:
     rooms = await call.reach.chats.rooms(call.source)
     if rooms is None:
         pairs = [each for each in await _of_lane(call) if everything or not each[0].archived]
-        lines = [_session_line(*each) for each in pairs]
-        more = f"`{call.verb}chat C1` goes back to one; `{call.verb}chats all` lists archived ones."
+        shown = pairs[-(_LISTED_OF_ALL if everything else _LISTED) :]
+        lines = [_session_line(*each) for each in shown]
+        if len(shown) < len(pairs):
+            lines.insert(
+                0, f"- {len(pairs) - len(shown)} older ones, from **{pairs[0][0].label}** on"
+            )
+        more = (
+            f"`{call.verb}chat C1` goes back to one; `{call.verb}chats all` lists archived and "
+            "older ones."
+        )
     else:
         found = await call.store.chats(call.person)
         lines = [_room_line(each, here=each.lane == call.lane) for each in found[-100:]]
@@ -189,10 +199,14 @@ async def _room(call: CommandCall, label: str) -> Chat | None:
 
 async def _of_lane(call: CommandCall) -> list[tuple[Chat, SessionRecord]]:
     """The sessions of this conversation as chats, the oldest first, each with its number."""
-    records = await call.store.sessions(lane=call.lane, limit=_LISTED)
+    records = await call.store.sessions(lane=call.lane, limit=_MOST)
     used = [each for each in records if each.turns or each.title or each.current]
     used.sort(key=lambda each: each.created_at)
-    return [(await call.store.chat_of_session(call.person, each.id), each) for each in used]
+    known = {each.session: each for each in await call.store.chats(call.person)}
+    for each in used:
+        if each.id not in known:
+            known[each.id] = await call.store.chat_of_session(call.person, each.id)
+    return [(known[each.id], each) for each in used]
 
 
 async def _in_lane(call: CommandCall, label: str) -> tuple[Chat, SessionRecord] | None:

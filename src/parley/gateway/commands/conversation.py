@@ -15,6 +15,7 @@ from parley.storage.contract import (
     StopTurn,
     UndoTurn,
 )
+from parley.storage.people import Chat
 
 __all__ = [
     "LONGEST_TITLE",
@@ -29,6 +30,7 @@ __all__ = [
 ]
 
 _LISTED = 10
+_MOST = 10_000
 _SHORTEST_ID = 4  # shorter ones are numbers that are not in the list, or slips
 LONGEST_TITLE = 120
 
@@ -89,7 +91,11 @@ async def title(call: CommandCall) -> Reply:
 
 async def sessions(call: CommandCall) -> Reply:
     found = await call.store.sessions(lane=call.lane, limit=_LISTED)
-    lines = [_line(number, record) for number, record in enumerate(found, start=1)]
+    put_away = await _archived(call)
+    lines = [
+        _line(number, record) + (" · archived" if record.id in put_away else "")
+        for number, record in enumerate(found, start=1)
+    ]
     return Reply("\n".join([*lines, "", f"`{call.verb}resume NUMBER` goes back to one."]))
 
 
@@ -104,6 +110,11 @@ async def resume(call: CommandCall) -> Reply:
         return Reply(
             f"There is no one conversation `{wanted}` here; `{call.verb}sessions` lists them."
         )
+    put_away = (await _archived(call)).get(record.id)
+    if put_away is not None:
+        return Reply(
+            f"{put_away.label} is archived; `{call.verb}unarchive {put_away.label}` opens it again."
+        )
 
     def text(outcome: Outcome) -> str:
         if outcome.refused:
@@ -111,6 +122,11 @@ async def resume(call: CommandCall) -> Reply:
         return f"Back in {_name(record)}."
 
     return Reply(text, ResumeSession(record.id, said=call.said))
+
+
+async def _archived(call: CommandCall) -> dict[str | None, Chat]:
+    """The chats that this person put away, by session."""
+    return {each.session: each for each in await call.store.chats(call.person) if each.archived}
 
 
 async def _find(call: CommandCall, wanted: str) -> SessionRecord | None:
@@ -122,8 +138,9 @@ async def _find(call: CommandCall, wanted: str) -> SessionRecord | None:
         by_id = await call.store.find_sessions(wanted, lane=call.lane)
         if len(by_id) == 1:
             return by_id[0]
-    named = [record for record in found if (record.title or "").lower() == wanted.lower()]
-    return named[0] if named else None
+    everything = await call.store.sessions(lane=call.lane, limit=_MOST)
+    named = (record for record in everything if (record.title or "").lower() == wanted.lower())
+    return next(named, None)
 
 
 def _line(number: int, record: SessionRecord) -> str:
