@@ -11,11 +11,13 @@ import contextlib
 import getpass
 import os
 import re
+import signal
 import sys
 import time
 from collections.abc import Iterable
 
 from prompt_toolkit import PromptSession
+from prompt_toolkit.application import run_in_terminal
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 from prompt_toolkit.formatted_text import StyleAndTextTuples
@@ -33,7 +35,7 @@ from parley.config.settings import Settings
 from parley.gateway.commands import COMMANDS
 from parley.profiles import DEFAULT_PROFILE, Profile
 from parley.protocol import ParleyError
-from parley.surfaces.terminal.wire import Accepted, Deliver, Frame, Show
+from parley.surfaces.terminal.wire import Accepted, Deliver, Frame, Show, Welcome
 
 __all__ = ["Screen"]
 
@@ -60,7 +62,6 @@ class Screen:
             prompt_continuation="  ",
             erase_when_done=True,
             enable_open_in_editor=True,
-            enable_suspend=True,
             mouse_support=False,
         )
         self._prompt.app.ttimeoutlen = 0.05
@@ -137,7 +138,16 @@ class Screen:
             if not event.current_buffer.text:
                 event.app.exit(exception=EOFError)
 
+        @keys.add("c-z")
+        def _(event: KeyPressEvent) -> None:
+            event.app.create_background_task(self._suspend())
+
         return keys
+
+    async def _suspend(self) -> None:
+        """Leave the terminal to the shell, and the home to whoever wants it meanwhile."""
+        async with self._talk.paused():
+            await run_in_terminal(lambda: os.kill(0, signal.SIGTSTP))
 
     async def _stop(self) -> None:
         await self._talk.say("/stop")
@@ -150,35 +160,56 @@ class Screen:
             self._prompt.app.invalidate()
 
     async def _take(self, frame: Frame) -> None:
-        answer = self._answer
         match frame:
             case Accepted(state="refused" | "rate_limited", why=why):
                 self._console.print(Text(why or "The message was not taken.", style="red"))
-            case Show(event="started", turn=turn):
-                self._answer = _Answer(turn, running=True)
-            case Show(event="text", text=text):
-                self._print_blocks(answer.add(text))
-            case Show(event="reset"):
-                if answer.reset():
-                    self._console.print("[dim](starting again)[/dim]")
-            case Show(event="step"):
-                self._print_blocks([answer.flush()])
-            case Show(event="tool", text=name):
-                answer.doing = name
-            case Show(event="tool_done", text=name, ok=ok):
-                answer.doing = ""
-                mark = Text("✓ ", style="green") if ok else Text("✗ ", style="red")
-                self._console.print(mark + Text(_harmless(name), style="dim"))
-            case Show(event="asks", text=question):
-                self._print_blocks([answer.flush()])
-                self._console.print(Text(_harmless(question), style="yellow"))
-            case Show(event="ended", text=why):
-                if why == "stopped":
-                    self._print_blocks([answer.flush()])
-                answer.running = False
+            case Welcome():
+                self._rejoined(frame)
+            case Show(event="text", turn=turn, text=text):
+                self._stream(turn, text)
+            case Show():
+                self._show(frame)
             case Deliver():
                 self._print_delivery(frame)
                 await self._talk.shown(frame)
+
+    def _stream(self, turn: int, text: str) -> None:
+        if turn == self._answer.turn:
+            self._print_blocks(self._answer.add(text))
+        else:
+            # Its beginning was not seen here: it is shown when it is whole.
+            self._answer = _Answer(turn, running=True, whole=False)
+
+    def _show(self, show: Show) -> None:
+        answer, text = self._answer, show.text
+        match show.event:
+            case "started":
+                self._answer = _Answer(show.turn, running=True)
+            case "reset":
+                if answer.reset():
+                    self._console.print("[dim](starting again)[/dim]")
+            case "step":
+                self._print_blocks([answer.end_step()])
+            case "tool":
+                answer.doing = text
+            case "tool_done":
+                answer.doing = ""
+                mark = Text("✓ ", style="green") if show.ok else Text("✗ ", style="red")
+                self._console.print(mark + Text(_harmless(text), style="dim"))
+            case "asks":
+                self._print_blocks([answer.flush()])
+                self._console.print(Text(_harmless(text), style="yellow"))
+            case "ended" if text != "set aside":  # the next gateway says how that goes on
+                if text == "stopped":
+                    self._print_blocks([answer.flush()])
+                answer.running = False
+
+    def _rejoined(self, welcome: Welcome) -> None:
+        """Another gateway serves now; what was being answered goes on there from its last step."""
+        by_itself = welcome.pid == os.getpid()
+        now = "serving itself" if by_itself else f"with the gateway, process {welcome.pid}"
+        self._console.print(f"[dim](this chat is now {now})[/dim]")
+        self._answer = _Answer()
 
     def _print_delivery(self, delivery: Deliver) -> None:
         answer = self._answer
@@ -207,19 +238,25 @@ class Screen:
         shown: StyleAndTextTuples = []
         if tail := answer.tail:
             shown.append(("", tail + "\n"))
-        if answer.running:
+        if answer.running or not self._talk.connected:
             frame = _SPINNER[int(time.monotonic() * 10) % len(_SPINNER)]
-            what = answer.doing or ("writing" if answer.has_begun else "thinking")
             shown.append(("ansicyan", f"{frame} "))
-            shown.append(("ansibrightblack", f"{what}… (Ctrl-C stops)\n"))
+            shown.append(("ansibrightblack", f"{self._doing()}\n"))
         shown.append(("bold ansigreen", "› "))
         return shown
+
+    def _doing(self) -> str:
+        answer = self._answer
+        if not self._talk.connected:
+            return "waiting for the gateway…"
+        what = answer.doing or ("writing" if answer.has_begun else "thinking")
+        return f"{what}… (Ctrl-C stops)"
 
     async def _tick(self) -> None:
         """Keep the spinner turning."""
         while True:
             await asyncio.sleep(0.1)
-            if self._answer.running:
+            if self._answer.running or not self._talk.connected:
                 self._prompt.app.invalidate()
 
     def _greet(self) -> None:
@@ -252,9 +289,12 @@ class Screen:
 class _Answer:
     """What one running turn has streamed so far."""
 
-    def __init__(self, turn: int | None = None, *, running: bool = False) -> None:
+    def __init__(
+        self, turn: int | None = None, *, running: bool = False, whole: bool = True
+    ) -> None:
         self.turn = turn
         self.running = running
+        self._whole = whole
         self.doing = ""
         self._pieces: list[str] = []
         self._blocks = Blocks()
@@ -275,6 +315,8 @@ class _Answer:
     def add(self, text: str) -> list[str]:
         """Take a piece in; returns the blocks that are finished by it."""
         self._pieces.append(text)
+        if not self._whole:
+            return []
         finished = self._blocks.add(text)
         self._printed = self._printed or bool(finished)
         return finished
@@ -283,6 +325,13 @@ class _Answer:
         """What was streamed and not yet printed."""
         rest = self._blocks.flush()
         self._printed = self._printed or bool(rest)
+        return rest
+
+    def end_step(self) -> str:
+        """What was streamed and not yet printed; the reply is what comes after the last step."""
+        rest = self.flush()
+        self._pieces.clear()
+        self._whole = True
         return rest
 
     def reset(self) -> bool:

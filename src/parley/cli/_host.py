@@ -10,7 +10,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from parley.gateway.home import HomeLock, socket_path
+from parley.gateway.home import HomeLock, served_home, socket_path
 from parley.profiles import (
     Profile,
     default_profile,
@@ -113,7 +113,7 @@ async def hosted_gateway(house: House) -> AsyncIterator[Gateway]:
     """The gateway, started; stopped and drained on the way out."""
     async with AsyncExitStack() as held:
         if len(house.profiles) > 1 or house.finder is not None:
-            held.enter_context(HomeLock(house.home, house.kind, whole_house=True))
+            held.enter_context(HomeLock(house.home, house.kind, name="house.lock"))
         yield await held.enter_async_context(_running(house))
 
 
@@ -171,7 +171,7 @@ async def _opened(
     settings = await asyncio.to_thread(load_settings, profile, environ)
     secrets = Secrets(profile, environ)
     redactor.learn(secrets.values())
-    with HomeLock(profile, house.kind):
+    async with served_home(profile, house.kind):
         make_private_directory(profile.workspace)
         backend = _backend(profile, settings, secrets.get, models, kind=house.kind)
         try:

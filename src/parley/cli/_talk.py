@@ -1,7 +1,8 @@
 """One conversation with a gateway: the one that runs, or one started in this process.
 
 A connection that breaks is made again, and what was said into it is said again under the same
-id, so that nothing is lost and nothing counts twice.
+id, so that nothing is lost and nothing counts twice. A gateway in this process serves until a
+whole one wants the home: it is handed over at once, and the conversation goes on there.
 """
 
 from __future__ import annotations
@@ -10,12 +11,12 @@ import asyncio
 import contextlib
 import uuid
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, asynccontextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from parley.cli._host import hosted_gateway, plan_chat
-from parley.gateway.home import HomeInUse, Silent, holder_of, socket_path
+from parley.gateway.home import HomeInUse, Silent, gateway_of, holder_of, socket_path
 from parley.profiles import Profile
 from parley.protocol import ParleyError
 from parley.surfaces.terminal.client import Disconnected, TerminalClient
@@ -34,7 +35,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Talk"]
 
-_OTHERS_START_WITHIN = 10.0
+_OTHERS_START_WITHIN = 30.0
+_RESTART_TAKES = 2.0
+_LOOKS_EVERY = 0.1
 _WELCOMED_WITHIN = 15.0
 _LONGEST_TEXT = f"{LONGEST_LINE // 1024 // 1024} MB at most"
 
@@ -51,6 +54,9 @@ class Talk:
         self._hosting = AsyncExitStack()
         self._unconfirmed: dict[str, str] = {}
         self._seen: set[str] = set()
+        self._giving_way: asyncio.Task[None] | None = None
+        self._may_connect = asyncio.Event()
+        self._may_connect.set()
         self.welcome: Welcome | None = None
         self.hosted = False
 
@@ -66,7 +72,15 @@ class Talk:
     ) -> None:
         if self._client is not None:
             await self._client.close()
+        if self._giving_way is not None:
+            if self.hosted:
+                self._giving_way.cancel()
+            await asyncio.gather(self._giving_way, return_exceptions=True)
         await self._hosting.aclose()
+
+    @property
+    def connected(self) -> bool:
+        return self._client is not None
 
     async def say(self, text: str) -> str:
         """Send a message; returns its id, which the reply names in `answers`."""
@@ -86,11 +100,25 @@ class Talk:
             with contextlib.suppress(Disconnected):
                 await self._client.ack(delivery.delivery)
 
+    @asynccontextmanager
+    async def paused(self) -> AsyncIterator[None]:
+        """Serve nothing meanwhile: a process that is stopped could not hand its home over."""
+        self._may_connect.clear()
+        try:
+            if self.hosted and self._giving_way is not None:
+                self._giving_way.cancel()
+                await self._stop_serving()
+            yield
+        finally:
+            self._may_connect.set()
+
     async def frames(self) -> AsyncIterator[Frame]:
         """Everything the gateway says, without repeats, across reconnections."""
         while True:
             if self._client is None:
-                await self._connect()
+                await self._connect(again=True)
+                if self.welcome is not None:
+                    yield self.welcome
             client = self._client
             if client is None:
                 raise ParleyError("No gateway could be reached.")
@@ -109,10 +137,16 @@ class Talk:
                 continue
             yield frame
 
-    async def _connect(self) -> None:
+    async def _connect(self, *, again: bool = False) -> None:
         """Join the gateway that runs; when there is none, be it."""
         path = socket_path(self._profile)
-        deadline = asyncio.get_running_loop().time() + _OTHERS_START_WITHIN
+        now = asyncio.get_running_loop().time
+        begun = now()
+        await self._may_connect.wait()
+        if self._giving_way is not None and not self.hosted:
+            await asyncio.wait([self._giving_way])
+        # Whoever restarts a gateway need not get the home from us.
+        serve_from = begun + (_RESTART_TAKES if again and not self.hosted else 0.0)
         while True:
             with contextlib.suppress(Disconnected):
                 client = await TerminalClient.connect(path)
@@ -126,13 +160,31 @@ class Talk:
                     await client.say(number, text)
                 self._client = client
                 return
+            if now() < serve_from:
+                await asyncio.sleep(_LOOKS_EVERY)
+                continue
             try:
-                await self._hosting.enter_async_context(
-                    hosted_gateway(plan_chat(self._profile, self._settings))
-                )
-                self.hosted = True
+                await self._serve()
             except HomeInUse:
-                # Someone else is just starting, or just stopping.
-                if asyncio.get_running_loop().time() > deadline:
+                # Someone else is just starting, or just stopping. Once joined, we wait for them.
+                if not again and now() > begun + _OTHERS_START_WITHIN:
                     raise
                 await asyncio.sleep(0.05)
+
+    async def _serve(self) -> None:
+        """Be the gateway, for terminals alone, until a whole one wants the home."""
+        await self._hosting.enter_async_context(
+            hosted_gateway(plan_chat(self._profile, self._settings))
+        )
+        self.hosted = True
+        self._giving_way = asyncio.create_task(self._give_way())
+
+    async def _give_way(self) -> None:
+        while gateway_of(self._profile) is None:  # noqa: ASYNC110 - another process's lock
+            await asyncio.sleep(_LOOKS_EVERY)
+        await self._stop_serving()
+
+    async def _stop_serving(self) -> None:
+        """What is shown just now is still confirmed: `frames` reads until the connection ends."""
+        self.hosted = False
+        await self._hosting.aclose()

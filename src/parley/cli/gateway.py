@@ -57,7 +57,11 @@ def status(
         if as_json:
             print_json({"running": False})
             raise typer.Exit(3)
-        fail("No gateway is running here; start it with: parley gateway run", code=3)
+        holder = holder_of(current_profile())
+        served = ""
+        if holder is not None and holder.kind == "chat":
+            served = f": an open chat (process {holder.pid}) serves itself alone"
+        fail(f"No gateway is running here{served}; start it with: parley gateway run", code=3)
     if as_json:
         # Here `running` says whether the gateway does; how many turns do has another name.
         print_json({**found, "running": True, "running_turns": found["running"]})
@@ -147,7 +151,7 @@ async def _status_at(profile: Profile) -> dict[str, Any] | None:
     from parley.surfaces.terminal.client import Disconnected, TerminalClient
 
     holder = holder_of(profile)
-    if holder is None:
+    if holder is None or holder.kind != "gateway":  # a chat serves terminals, and nothing else
         return None
     try:
         client = await TerminalClient.connect(socket_path(profile))

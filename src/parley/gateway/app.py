@@ -15,6 +15,7 @@ from typing import TypeAlias
 from parley import __version__
 from parley.config.settings import GatewayConfig
 from parley.gateway.doors import Door, account_for
+from parley.gateway.home import HomeInUse, holder_of
 from parley.gateway.hosted import Hosted, HostedSurface, refuse_shared_credentials
 from parley.gateway.intake import Stopping
 from parley.gateway.routes import RouteTable
@@ -161,7 +162,7 @@ class Gateway:
             raise
         self._late = {task: begun[task] for task in late}
         for profile in self._late.values():
-            self._faults[profile.name] = ParleyError("It takes long to open; it is still tried.")
+            self._faults[profile.name] = _why_late(profile)
         if not self._servings:
             raise next(iter(self._faults.values()), ParleyError("There is no profile to serve."))
         self._state = "serving"
@@ -294,7 +295,8 @@ class Gateway:
         newcomers = await self._newcomers()
         trying = [profile for task, profile in self._late.items() if not task.done()]
         broken = [p for p in self.profiles if p.name not in self._servings and p not in trying]
-        mended = [await self._begin(profile) for profile in broken]
+        # Together: a home that a chat is slow to hand over keeps no other waiting.
+        mended = await asyncio.gather(*(self._begin(profile) for profile in broken))
         if any(not hosted.open for hosted in self._all_hosted()):
             self._renew_surfaces()
             await self._open_surfaces()
@@ -330,6 +332,13 @@ class Gateway:
             self.profiles.append(profile)
             self.router.add(profile)
         return bool(fresh)
+
+
+def _why_late(profile: Profile) -> ParleyError:
+    holder = holder_of(profile)
+    if holder is not None and holder.kind == "chat":
+        return HomeInUse(profile.home, holder)
+    return ParleyError("It takes long to open; it is still tried.")
 
 
 def _sentence(error: Exception) -> str:

@@ -1,7 +1,12 @@
-"""One process serves a home at a time: its lock, and the note that says who holds it."""
+"""One process serves a home at a time: its lock, and the note that says who holds it.
+
+`lock` is held by whoever serves the home. A gateway holds `gateway.lock` as well, from before it
+has the home: while somebody holds that one, no chat serves the home, and one that does hands over.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import fcntl
 import hashlib
@@ -9,6 +14,8 @@ import json
 import os
 import tempfile
 import time
+from collections.abc import AsyncIterator
+from contextlib import ExitStack, asynccontextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import TracebackType
@@ -17,13 +24,26 @@ from typing import IO, Literal, Self, TypeAlias
 from parley.profiles import Profile
 from parley.protocol import ParleyError
 
-__all__ = ["Holder", "HomeInUse", "HomeLock", "Kind", "Silent", "holder_of", "socket_path"]
+__all__ = [
+    "Holder",
+    "HomeInUse",
+    "HomeLock",
+    "Kind",
+    "Silent",
+    "gateway_of",
+    "holder_of",
+    "served_home",
+    "socket_path",
+]
 
 Kind: TypeAlias = Literal["gateway", "chat", "profile"]
 """By which command a home is held."""
 
+_LockName: TypeAlias = Literal["lock", "gateway.lock", "house.lock"]
+
 _LONGEST_SOCKET_PATH = 100  # the kernel takes some 107 bytes
 _ASKING_TAKES = 0.3
+_HANDED_OVER_WITHIN = 15.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,19 +74,24 @@ class HomeInUse(ParleyError):
             if holder
             else "another process"
         )
-        super().__init__(f"{home} is already served by {who}; stop it first, or use it as it is.")
+        then = (
+            ", which does not hand it over; end it first."
+            if holder and holder.kind == "chat"
+            else "; stop it first, or use it as it is."
+        )
+        super().__init__(f"{home} is already served by {who}{then}")
         self.holder = holder
 
 
 class HomeLock:
     """Held from `__enter__` to `__exit__`; let go by the system when the process dies.
 
-    With `whole_house`, held beside the lock of each home by who serves all of them.
+    `house.lock` is held beside the locks of each home by who serves all of them.
     """
 
-    def __init__(self, profile: Profile, kind: Kind, *, whole_house: bool = False) -> None:
+    def __init__(self, profile: Profile, kind: Kind, *, name: _LockName = "lock") -> None:
         self._profile = profile
-        self._name = "house.lock" if whole_house else "lock"
+        self._name = name
         self._kind: Kind = kind
         self._file: IO[str] | None = None
 
@@ -119,6 +144,40 @@ class HomeLock:
                 time.sleep(0.01)
             else:
                 return
+
+
+@asynccontextmanager
+async def served_home(profile: Profile, kind: Kind) -> AsyncIterator[None]:
+    """Hold the home while it is served. A gateway waits for a chat that has it to hand it over."""
+    with ExitStack() as held:
+        if kind == "gateway":
+            held.enter_context(HomeLock(profile, kind, name="gateway.lock"))
+            await _handed_over(held, HomeLock(profile, kind))
+        else:
+            held.enter_context(HomeLock(profile, kind))
+            # Asked after it is held: a gateway that starts from here on finds it held, and waits.
+            if (gateway := gateway_of(profile)) is not None:
+                raise HomeInUse(profile.home, gateway)
+        yield
+
+
+async def _handed_over(held: ExitStack, lock: HomeLock) -> None:
+    deadline = time.monotonic() + _HANDED_OVER_WITHIN
+    while True:
+        try:
+            held.enter_context(lock)
+        except HomeInUse as error:
+            has_chat = error.holder is None or error.holder.kind == "chat"
+            if not has_chat or time.monotonic() > deadline:
+                raise
+            await asyncio.sleep(0.02)
+        else:
+            return
+
+
+def gateway_of(profile: Profile) -> Holder | None:
+    """The gateway that serves the home, or waits for it."""
+    return _holder(profile.run / "gateway.lock")
 
 
 def holder_of(profile: Profile) -> Holder | None:

@@ -276,6 +276,8 @@ def _as_frame(live: LiveEvent) -> Show | None:
             return Show(live.turn, "tool_done", _told(call), ok)
         case ApprovalAsked(question=question, id=approval):
             return Show(live.turn, "asks", f"{question} (`!yes` or `!no`; `{approval}`)")
+        case TurnEnded(goes_on=True):
+            return Show(live.turn, "ended", "set aside")
         case TurnEnded(stopped=stopped):
             return Show(live.turn, "ended", "stopped" if stopped else "")
         case _:

@@ -89,7 +89,10 @@ class Accepted:
 
 @dataclass(frozen=True, slots=True)
 class Show:
-    """A live event: `started`, `text`, `reset`, `step`, `tool`, `tool_done`, `asks`, `ended`."""
+    """A live event: `started`, `text`, `reset`, `step`, `tool`, `tool_done`, `asks`, `ended`.
+
+    `ended` says in `text` how: `stopped`, or `set aside` to go on at the next gateway.
+    """
 
     turn: int
     event: str
