@@ -71,7 +71,8 @@ class Turn:
     for what was said before the history, and `memory` is what is remembered of the place, as the
     prompt has them. `thread` names the conversation to another agent: who speaks and which of
     their chats it is; it is another one after `/new`. `told` is the end of the history that a
-    program brought along with this turn: nobody here has answered it.
+    program brought along with this turn: nobody here has answered it. `times_undone` counts what
+    `/undo` and `/retry` took back in the session.
     """
 
     id: int
@@ -97,6 +98,7 @@ class Turn:
     memory: str = ""
     thread: Callable[[], Awaitable[Thread]] | None = None
     told: tuple[ChatMessage, ...] = ()
+    times_undone: Callable[[], Awaitable[int]] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -236,6 +236,10 @@ class GatewayConfig(Section):
     proxy_model: str | None = Field(
         default=None, description="the model to ask the remote agent for; `parley` if unset"
     )
+    proxy_tools: bool = Field(
+        default=False,
+        description="a remote server that is not Parley takes `tools` and `response_format`",
+    )
     proxy_timeout_seconds: Seconds = Field(
         default=300.0, description="longest silence of the remote agent; 0: any"
     )

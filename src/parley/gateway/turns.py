@@ -194,6 +194,7 @@ class TurnRunner:
             memory="" if memory is None else await memory.block(places, remembered.versions),
             thread=partial(self._chats.thread, claim.lane, claim.session, source),
             told=request.earlier[-claim.told :] if request is not None and claim.told else (),
+            times_undone=partial(self._store.times_undone, claim.session),
         )
 
     async def _follow(self, running: RunningTurn, turn: Turn, purse: Purse) -> Final | Failed:

@@ -543,6 +543,9 @@ class Store(HandsStore, PeopleStore, MemoryStore, Protocol):
     ) -> Recall:
         """The transcript as a prompt needs it; at the same `revision` only what came `since`."""
 
+    async def times_undone(self, session: str) -> int:
+        """How many turns of the session were taken back by `/undo` or `/retry`."""
+
     async def move_window(self, session: str, keep_from: int) -> None: ...
     async def sessions(
         self, *, lane: str | None = None, limit: int = 50, before: float | None = None

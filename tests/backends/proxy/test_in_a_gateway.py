@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+
+import pytest
 
 from parley.backends.proxy import ProxyBackend
 from parley.config import Settings
@@ -63,3 +65,41 @@ async def test_stop_reaches_the_far_end(tmp_path: Path) -> None:
         await desk.ask("/stop")
         await until(lambda: far.left == 1)
         assert await desk.ask("after") == "far: after"
+
+
+@pytest.mark.parametrize("command", ["/undo", "/retry"])
+async def test_a_far_end_with_its_own_record_gets_a_new_session_after_undo_and_retry(
+    tmp_path: Path, command: str
+) -> None:
+    async with RawServer(keeps_its_own_record()) as far:
+        async with gateway_to(far, tmp_path / "home") as desk:
+            await desk.ask("one")
+            await desk.ask("secret")
+            answered = len(desk.texts())
+            await desk.say(command)
+            await until(lambda: len(desk.texts()) > answered)
+            await desk.say("again")
+            await until(lambda: desk.texts()[-1].endswith("again"))
+        if command == "/undo":
+            assert desk.texts()[-1] == "knows: one | again"
+        else:
+            assert desk.texts()[-1] == "knows: one | secret | again"
+        ids = [one.headers["x-hermes-session-id"] for one in far.asked if one.method == "POST"]
+        assert len(set(ids)) == 2
+        assert ids[-1].startswith(ids[0])
+
+
+def keeps_its_own_record() -> Callable[[Seen], Answer]:
+    """A far end that believes its own record of a session more than what it is sent."""
+    record: dict[str, list[str]] = {}
+
+    def answer(seen: Seen) -> Answer:
+        if seen.method == "GET":
+            return Answer(status=404)
+        said = [each["content"] for each in seen.json["messages"] if each["role"] == "user"]
+        session = seen.headers["x-hermes-session-id"]
+        known = record.setdefault(session, said[:-1])
+        known.append(said[-1])
+        return stream("knows: " + " | ".join(known))
+
+    return answer

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
@@ -19,6 +20,7 @@ from parley.protocol import (
     ToolCall,
     ToolSpec,
     Usage,
+    Wishes,
 )
 from parley.storage.contract import LeaseLost
 from tests.backends.proxy.builders import (
@@ -32,7 +34,7 @@ from tests.backends.proxy.builders import (
     sentence,
     served,
 )
-from tests.servers.raw_sse import Answer, Seen, chunk_of, said, stream
+from tests.servers.raw_sse import Answer, Seen, as_json, chunk_of, said, stream
 
 HISTORY = (ChatMessage("user", "prev"), ChatMessage("assistant", "ok"))
 
@@ -154,7 +156,7 @@ async def test_calls_for_a_program_come_back_to_it() -> None:
     pieces = [said(tool_calls=[call]) for call in calls]
     answer = Answer([*pieces, *stream(finish="tool_calls").pieces])
     request = Request("r", (ChatMessage("user", "hi"),), tools=(ToolSpec("find", "", {}),))
-    last = ending(await served(answer, a_turn(request=request)))
+    last = ending(await served(answer, a_turn(request=request), proxy_tools=True))
     assert last == Final("", calls=(ToolCall("c1", "find", {"q": "x"}),))
     # Nobody here could run it for a person.
     assert "empty answer" in sentence(await served(answer))
@@ -247,3 +249,30 @@ async def test_turns_run_side_by_side() -> None:
 
 async def test_nothing_is_all_text() -> None:
     assert all_of(await served(stream("")), TextDelta) == []
+
+
+FAR_KINDS = {
+    "a server without capabilities": Answer(status=404),
+    "another agent": as_json({"object": "hermes.api_server.capabilities", "features": {}}),
+    "an old Parley": as_json({"server": "parley", "features": ["chat.completions"]}),
+}
+
+
+@pytest.mark.parametrize("kind", FAR_KINDS)
+@pytest.mark.parametrize("wanted", ["tools", "response_format"])
+async def test_what_a_far_end_would_ignore_is_refused(kind: str, wanted: str) -> None:
+    tools = (ToolSpec("find", "", {}),) if wanted == "tools" else ()
+    wishes = Wishes(response_format={"type": "json_object"} if not tools else None)
+    request = Request("r", (ChatMessage("user", "hi"),), tools=tools, wishes=wishes)
+
+    def far(seen: Seen) -> Answer:
+        return FAR_KINDS[kind] if seen.path == "/v1/capabilities" else stream("ignored")
+
+    async with proxied(far) as (backend, server):
+        last = ending(await run(backend, a_turn(request=request)))
+        assert isinstance(last, Failed)
+        assert last.kind == "unsupported"
+        assert f"`{wanted}`" in last.sentence
+        assert "/v1/chat/completions" not in {seen.path for seen in server.asked}
+        plain = replace(request, tools=(), wishes=Wishes())
+        assert ending(await run(backend, a_turn(request=plain))) == Final("ignored")

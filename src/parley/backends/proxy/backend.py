@@ -8,7 +8,7 @@ import logging
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from parley.agent.providers.connections import read_last_bytes
 from parley.agent.providers.http import encode
@@ -18,7 +18,14 @@ from parley.backends.proxy.client import RemoteServer
 from parley.backends.proxy.ending import ending_of
 from parley.backends.proxy.faults import FarEnd, ProxyError
 from parley.backends.proxy.files import read_files
-from parley.backends.proxy.request import DEFAULT_MODEL, Files, asked_of, body_of, headers_of
+from parley.backends.proxy.request import (
+    DEFAULT_MODEL,
+    SESSION_HEADER,
+    Files,
+    asked_of,
+    body_of,
+    headers_of,
+)
 from parley.backends.proxy.result import ProxyResult
 from parley.backends.proxy.stream import ApprovalWanted, Happening, RemoteReply, StepOver
 from parley.config.settings import Settings
@@ -58,9 +65,11 @@ class ProxyBackend:
     ) -> None:
         self._profile = profile
         self._model = settings.gateway.proxy_model or DEFAULT_MODEL
+        self._takes_tools = settings.gateway.proxy_tools
         self._secret = secret
         self._server = RemoteServer(url, silence_seconds=settings.gateway.proxy_timeout_seconds)
         self._features: frozenset[str] | None = None
+        self._features_known = False
         self._health: tuple[float, str | None] | None = None
 
     @property
@@ -134,6 +143,10 @@ class ProxyBackend:
         far = self._far_end()
         try:
             headers = headers_of(turn, key=self._checked_key(far))
+            headers[SESSION_HEADER] += await self._branch(turn, headers, far)
+            if wanted := await self._untaken(turn, headers, far):
+                yield far.untaken(wanted).failed
+                return
             asked = asked_of(turn)
             if turn.request is None:
                 asked += await turn.steer()
@@ -252,14 +265,42 @@ class ProxyBackend:
         others = any(not item.media_type.startswith("image/") for item in attachments)
         if not others:
             others = any(entry.message.attachments for entry in turn.history)
-        taken = others and "attachments" in await self._far_features(headers, far)
+        taken = others and "attachments" in (await self._far_features(headers, far) or ())
         if not attachments:
             return Files(taken=taken)
         return await asyncio.to_thread(read_files, attachments, taken=taken)
 
-    async def _far_features(self, headers: Mapping[str, str], far: FarEnd) -> frozenset[str]:
-        """What a far end that is Parley can do; nothing of another one."""
-        if self._features is None:
+    async def _branch(self, turn: Turn, headers: Mapping[str, str], far: FarEnd) -> str:
+        """What sets the session apart after `/undo` or `/retry`.
+
+        A far end that is not Parley keeps its own record, and a part of that cannot be taken back.
+        """
+        if self._features is not None or turn.times_undone is None:
+            return ""
+        undone = await turn.times_undone()
+        if not undone or await self._far_features(headers, far) is not None:
+            return ""
+        return f"-{undone}"
+
+    async def _untaken(
+        self, turn: Turn, headers: Mapping[str, str], far: FarEnd
+    ) -> Literal["tools", "response_format"] | None:
+        """What the program asks for that the far end would ignore."""
+        request = turn.request
+        if request is None or self._takes_tools:
+            return None
+        if not request.tools and request.wishes.response_format is None:
+            return None
+        features = await self._far_features(headers, far) or frozenset()
+        if request.tools and "tools" not in features:
+            return "tools"
+        if request.wishes.response_format is not None and "response_format" not in features:
+            return "response_format"
+        return None
+
+    async def _far_features(self, headers: Mapping[str, str], far: FarEnd) -> frozenset[str] | None:
+        """What a far end that is Parley can do; None of another one, and while it is not known."""
+        if not self._features_known:
             asked = {**headers, "Accept": "application/json"}
             try:
                 async with asyncio.timeout(_CAPABILITIES_SECONDS):
@@ -267,10 +308,11 @@ class ProxyBackend:
                         "/v1/capabilities", headers=asked, far=far
                     )
             except (ProxyError, TimeoutError):
-                return frozenset()
+                return None
             if status not in _SAYS_WHAT_IT_IS:
-                return frozenset()
-            self._features = _features(body) if status == 200 else frozenset()
+                return None
+            self._features = _features(body) if status == 200 else None
+            self._features_known = True
         return self._features
 
     # ── who is there ──
@@ -316,13 +358,13 @@ async def _event(happening: Happening, approvals: Approvals) -> TurnEvent | None
             return happening
 
 
-def _features(body: bytes) -> frozenset[str]:
+def _features(body: bytes) -> frozenset[str] | None:
     try:
         said: Any = json.loads(body)
     except (ValueError, RecursionError):
-        return frozenset()
+        return None
     if not isinstance(said, dict) or said.get("server") != "parley":
-        return frozenset()
+        return None
     features = said.get("features")
     return frozenset(map(str, features)) if isinstance(features, list) else frozenset()
 

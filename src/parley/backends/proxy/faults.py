@@ -90,6 +90,13 @@ class FarEnd:
         sentence = f"Proxy error: {self.name} {what}; check `gateway.proxy_url` if it stays so."
         return ProxyError(Failed(sentence, cause=f"proxy: broken: {what}", kind="broken"))
 
+    def untaken(self, parameter: str) -> ProxyError:
+        """It would ignore what the program asks for."""
+        sentence = (
+            f"The remote agent that answers here does not take `{parameter}`; ask without it."
+        )
+        return ProxyError(Failed(sentence, cause=f"proxy: no {parameter}", kind="unsupported"))
+
     # ── it cannot be reached ──
 
     def unreachable(self, what: str, *, kind: ErrorKind = "unreachable") -> ProxyError:

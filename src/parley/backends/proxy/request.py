@@ -23,6 +23,7 @@ from parley.protocol import (
 
 __all__ = [
     "DEFAULT_MODEL",
+    "SESSION_HEADER",
     "Files",
     "asked_of",
     "body_of",
@@ -31,6 +32,7 @@ __all__ = [
 ]
 
 DEFAULT_MODEL: Final = "parley"
+SESSION_HEADER: Final = "X-Hermes-Session-Id"
 _LONGEST_NAME: Final = 120
 _PLACES: Final[Mapping[str, str]] = {
     "terminal": "a terminal",
@@ -71,7 +73,7 @@ def context_prompt(source: SessionSource) -> str:
 def headers_of(turn: Turn, *, key: str | None) -> dict[str, str]:
     headers = {
         "Accept": "text/event-stream",
-        "X-Hermes-Session-Id": remote_session_id(turn),
+        SESSION_HEADER: remote_session_id(turn),
         "X-Parley-Events": "1",
         "X-Parley-History": "whole",  # what is not in it was taken back
         # Gateways that lead to each other in a ring would hand a turn on for ever.

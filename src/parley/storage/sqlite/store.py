@@ -213,6 +213,12 @@ class SqliteStore(SqliteHands, SqlitePeople, SqliteMemory):
             lambda db: sessions.recall(db, session, revision=revision, since=since, places=places)
         )
 
+    async def times_undone(self, session: str) -> int:
+        values = {"session": session}
+        return await self._engine.read(
+            lambda db: int(db.execute(SQL["turns_undone"], values).fetchone()["undone"])
+        )
+
     async def move_window(self, session: str, keep_from: int) -> None:
         await self._run("session_window", session=session, keep_from=keep_from)
 

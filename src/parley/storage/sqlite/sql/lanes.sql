@@ -159,6 +159,10 @@ SELECT id FROM turn
 WHERE session = :session AND state IN ('done', 'failed', 'stopped') AND attempt > 0
 ORDER BY id DESC LIMIT 1;
 
+-- name: turns_undone
+-- How often something was taken back in a session.
+SELECT count(*) AS undone FROM turn WHERE session = :session AND state = 'undone';
+
 -- name: turn_undo
 -- The turn no longer counts; its entries stay.
 UPDATE turn SET state = 'undone' WHERE id = :turn;
