@@ -6,6 +6,7 @@ import io
 import json
 import os
 import re
+import shutil
 import subprocess
 import urllib.request
 from collections.abc import Iterator
@@ -172,6 +173,38 @@ def test_what_is_wrong_with_a_device_is_told_and_mended(inside: Parley, synapse:
     assert account_of(inside).device_id == device
     [check] = checks_of(inside)
     assert check["level"] == "ok"
+
+
+@pytest.mark.parametrize("found_out", [True, False])
+def test_lost_keys_are_one_sentence_everywhere_and_a_login_makes_a_new_device(
+    inside: Parley, synapse: Synapse, *, found_out: bool
+) -> None:
+    who = synapse.register()
+    log_in(inside, synapse, who, "--owner", "@me:localhost")
+    lost, home = account_of(inside), matrix_home(inside.profile)
+    shutil.rmtree(home / "keys")
+    if found_out:  # by whoever opens the keys first, such as the gateway: there is a file again
+        for _ in range(2):
+            told = refused(inside, "verify")
+            assert "run `parley matrix login` for a new device" in told
+            assert "{" not in told
+        assert list(home.glob("keys/*.db"))
+    shown = inside.run("matrix", "status")
+    assert shown.returncode == 1
+    assert "keys        The encryption keys of this device are lost" in shown.stdout
+    assert "`parley matrix login`" in shown.stdout
+    [check] = checks_of(inside)
+    assert (check["level"], check["mend"]) == ("fault", "parley matrix login")
+    assert "{" not in shown.stdout + check["what"]
+
+    said = log_in(inside, synapse, who)
+    assert f"The encryption keys of the device {lost.device_id} are lost" in said
+    now = account_of(inside).device_id
+    assert now != lost.device_id
+    assert devices_of(synapse, who) == {who.device_id, now}
+    [check] = checks_of(inside)
+    assert check["level"] == "ok"
+    assert "cross-signed" in inside.run("matrix", "verify").stdout
 
 
 def test_what_cannot_be_is_one_sentence_and_nothing_is_kept(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import secrets
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -23,6 +24,7 @@ from parley.protocol import ParleyError
 from parley.surfaces.matrix.account import Account, matrix_home, read_account, write_account
 from parley.surfaces.matrix.connection import MatrixFault
 from parley.surfaces.matrix.cross_signing import Means
+from parley.surfaces.matrix.device_keys import are_keys_lost
 from parley.surfaces.matrix.homeserver import Homeserver
 from parley.surfaces.matrix.keeping import DEVICE_FILES, USER_FILES, set_aside
 from parley.surfaces.matrix.login import (
@@ -84,6 +86,7 @@ class _Login:
         self._make_room_for(account)
         signing = self._signed(account)
         write_account(self._profile, account)
+        self._end_lost(account)
         owners = settings.access.owners
         owner = self._owner(account, owners)
         changes: dict[str, Value] = {_ENABLED: True}
@@ -184,7 +187,7 @@ class _Login:
     async def _by_sso(self, server: Homeserver) -> Grant:
         token = await token_by_sso(server)
         _say("Logging in …")
-        device = self._known.device_id if self._known else None
+        device = self._device_for(self._known.user_id) if self._known else None
         return await by_login_token(
             server, token, device_id=device, device_name=self._device_name()
         )
@@ -228,8 +231,14 @@ class _Login:
     # ── what is kept ──
 
     def _device_for(self, user: str) -> str | None:
+        """The device that we were before, unless nothing can be read with it any more."""
         known = self._known
-        return known.device_id if known is not None and _is_same(user, known.user_id) else None
+        if known is None or not _is_same(user, known.user_id) or self._is_lost(known):
+            return None
+        return known.device_id
+
+    def _is_lost(self, account: Account) -> bool:
+        return are_keys_lost(self._home / "keys", account)
 
     def _device_name(self) -> str:
         return "Parley" if self._profile.is_default else f"Parley ({self._profile.name})"
@@ -238,7 +247,12 @@ class _Login:
         known = self._known
         same_user = known is not None and known.user_id == grant.user_id
         same = known is not None and same_user and known.device_id == grant.device_id
-        if known is not None and same_user and not same:
+        if known is not None and same_user and not same and self._is_lost(known):
+            _say(
+                f"The encryption keys of the device {known.device_id} are lost; "
+                f"{grant.device_id} takes its place."
+            )
+        elif known is not None and same_user and not same:
             _say(
                 f"The token belongs to the device {grant.device_id}, which is used from now on; "
                 f"{known.device_id} stays as it is at the homeserver."
@@ -254,6 +268,14 @@ class _Login:
             aside = set_aside(self._home, (*DEVICE_FILES, *USER_FILES))
             if aside is not None:
                 _say(f"What belongs to {owner} is kept in {shown(aside)}.")
+
+    def _end_lost(self, account: Account) -> None:
+        """A device whose keys are lost is of no use to anyone, and others would write to it."""
+        known = self._known
+        if known is None or not self._is_lost(known) or known.device_id == account.device_id:
+            return
+        with contextlib.suppress(ParleyError):
+            asyncio.run(log_out(Homeserver(known.homeserver), known.access_token))
 
     def _signed(self, account: Account) -> Signing:
         if self._holder is not None and self._known is not None:

@@ -32,7 +32,11 @@ def as_record(profile: Profile, account: Account, standing: Standing) -> dict[st
         else not standing.token_refused,
         "cross_signed": None if identity is None else identity.is_cross_signed,
         "recovery_key": str(recovery_file(home)) if kept else None,
-        "encryption_keys": str(home / "keys") if any(home.glob("keys/*.db")) else None,
+        "encryption_keys": "lost"
+        if standing.keys_lost
+        else str(home / "keys")
+        if any(home.glob("keys/*.db"))
+        else None,
     }
 
 
@@ -41,7 +45,8 @@ def as_lines(record: Mapping[str, Any]) -> Iterator[str]:
     yield f"device      {record['device_id']}"
     trouble = record["trouble"]
     how = "answers and knows this device"
-    if trouble is not None:
+    lost = record["encryption_keys"] == "lost"
+    if trouble is not None and not lost:
         how = trouble.removeprefix(f"{record['homeserver']} ")
     yield f"homeserver  {record['homeserver']} · {how}"
     if trouble is not None and record["token_valid"] is False:
@@ -51,7 +56,7 @@ def as_lines(record: Mapping[str, Any]) -> Iterator[str]:
     kept = record["recovery_key"]
     yield f"recovery    {_home_of(kept) if kept else 'its key is not kept here'}"
     keys = record["encryption_keys"]
-    yield f"keys        {_home_of(keys) if keys else 'none yet'}"
+    yield f"keys        {trouble if lost else _home_of(keys) if keys else 'none yet'}"
     if not record["enabled"]:
         yield "served      no: parley config set surfaces.matrix.enabled true"
 

@@ -102,7 +102,7 @@ def status(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] 
     """Tell how the profile stands on Matrix."""
     from parley.cli._matrix_standing import ask_standing
     from parley.cli._matrix_view import as_lines, as_record
-    from parley.surfaces.matrix.account import read_account
+    from parley.surfaces.matrix.account import matrix_home, read_account
 
     profile = current_profile()
     account = read_account(profile)
@@ -111,7 +111,7 @@ def status(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] 
             print_json({"logged_in": False})
             raise typer.Exit(_NOT_LOGGED_IN)
         fail(_nobody(profile), code=_NOT_LOGGED_IN)
-    standing = asyncio.run(ask_standing(account))
+    standing = asyncio.run(ask_standing(account, matrix_home(profile)))
     record = as_record(profile, account, standing)
     if as_json:
         print_json(record)

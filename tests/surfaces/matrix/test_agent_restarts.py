@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import shutil
 from dataclasses import replace
 from functools import partial
 
@@ -266,3 +267,36 @@ async def test_who_logs_in_again_need_not_start_the_gateway_anew(
         await until(lambda: agent.is_ready, seconds=20)
         await alice.send(room, "are you there?")
         await alice.wait_for_text(agent.user_id, "are you there?", room_id=room, seconds=30)
+
+
+async def test_lost_keys_are_told_of_and_a_new_device_is_taken_without_a_restart(
+    synapse: Synapse, house: House
+) -> None:
+    async with an_agent(synapse, house) as agent, Person.on(synapse, name="Alice") as alice:
+        room = await meet(agent, alice, encrypted=True)
+        await agent.close()
+        shutil.rmtree(house.profile.home / "matrix" / "keys")
+        for last in (False, True):
+            await agent.open()
+            await until_faulty(house, faulty=True)
+            (told,) = await faults(house)
+            assert "run `parley matrix login` for a new device" in told
+            assert "{" not in told
+            if not last:
+                await agent.close()
+        account = read_account(house.profile)
+        assert account is not None
+        body = {
+            "type": "m.login.password",
+            "identifier": {"type": "m.id.user", "user": account.user_id},
+            "password": agent.password,
+        }
+        path = "/_matrix/client/v3/login"
+        made = await asyncio.to_thread(synapse.call, "POST", path, body)
+        device, token = made["device_id"], made["access_token"]
+        write_account(house.profile, replace(account, device_id=device, access_token=token))
+        await until_faulty(house, faulty=False)
+        await until(lambda: agent.is_ready)
+        await alice.send(room, "can you read again?")
+        answer = await alice.wait_for_text(agent.user_id, "echo: can you read", room_id=room)
+        assert answer.encrypted

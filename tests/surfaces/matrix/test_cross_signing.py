@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -14,6 +15,7 @@ import pytest
 from parley.surfaces.matrix.account import Account
 from parley.surfaces.matrix.connection import Connection, MatrixFault
 from parley.surfaces.matrix.cross_signing import Means, cross_sign, ensure_cross_signed
+from parley.surfaces.matrix.device_keys import are_keys_lost, upload_keys
 from parley.surfaces.matrix.identity import Identity, read_identity
 from parley.surfaces.matrix.recovery_key import write_recovery_key
 from parley.surfaces.matrix.secret_storage import (
@@ -26,6 +28,7 @@ from tests.servers.ports import free_port
 from tests.servers.synapse import Account as Registered
 from tests.servers.synapse import Synapse
 from tests.surfaces.matrix.strict_person import StrictPerson, strict_person
+from tests.surfaces.matrix.turnstile import Turnstile
 
 
 def as_account(server: Synapse, registered: Registered) -> Account:
@@ -238,8 +241,44 @@ async def test_a_device_with_other_keys_than_the_homeserver_has_is_never_signed(
         connection.nio.olm.account.shared = True  # it believes that they are there
         told = await ensure_cross_signed(connection, tmp_path / "second")
         assert told is not None
-        assert "other keys for this device" in told
+        assert "parley matrix login" in told
         assert (await identity_of(connection)).master is None
+
+
+async def test_keys_that_were_uploaded_before_a_crash_are_not_uploaded_as_others(
+    synapse: Synapse, tmp_path: Path
+) -> None:
+    registered = synapse.register()
+    async with Turnstile.before(synapse.url) as gate:
+        ours = replace(as_account(synapse, registered), homeserver=gate.url)
+        held = gate.hold("POST", "/keys/upload", done=True)
+        async with opened(ours, tmp_path) as connection:
+            uploading = asyncio.create_task(upload_keys(connection))
+            await asyncio.wait_for(held.reached.wait(), 15)
+            uploading.cancel()
+        held.lose()
+        async with opened(ours, tmp_path) as connection:
+            await upload_keys(connection)
+            assert connection.nio.olm.account.shared
+            assert await ensure_cross_signed(connection, tmp_path) is None
+
+
+async def test_older_files_of_a_device_pass_over_the_names_of_keys_that_are_taken(
+    synapse: Synapse, tmp_path: Path
+) -> None:
+    ours = as_account(synapse, synapse.register())
+    async with opened(ours, tmp_path / "first") as connection:
+        await asyncio.to_thread(shutil.copytree, tmp_path / "first", tmp_path / "old")
+        await upload_keys(connection)
+    async with opened(ours, tmp_path / "old") as connection:
+        assert not connection.nio.olm.account.shared
+        path = "/v3/keys/claim"
+        taken = {"one_time_keys": {ours.user_id: {ours.device_id: "signed_curve25519"}}}
+        for _ in range(3):
+            await connection.call("POST", path, taken)
+        await upload_keys(connection)
+        assert connection.nio.olm.account.shared
+        assert not are_keys_lost(tmp_path / "old" / "keys", ours)
 
 
 async def test_no_room_key_goes_to_a_device_that_nobody_verified(

@@ -51,9 +51,12 @@ async def check_matrix(ground: Ground, *, offline: bool) -> list[Finding]:
 async def _check_standing(profile: Profile, account: Account) -> list[Finding]:
     from parley.cli._matrix_standing import ask_standing
 
-    standing = await ask_standing(account)
+    standing = await ask_standing(account, matrix_home(profile))
     if standing.token_refused:
         what = f"{account.homeserver} does not know the device of {account.user_id} any more."
+        return [fault(_CHECK, what, f"parley matrix login{_of(profile)}")]
+    if standing.keys_lost:
+        what = "the encryption keys of its device are lost, so it cannot read encrypted rooms."
         return [fault(_CHECK, what, f"parley matrix login{_of(profile)}")]
     if standing.trouble is not None:
         return [fault(_CHECK, standing.trouble, f"parley matrix status{_of(profile)}")]

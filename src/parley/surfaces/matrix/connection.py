@@ -40,7 +40,7 @@ class Connection:
         from nio import AsyncClient, AsyncClientConfig
 
         make_private_directory(keys)
-        self._directory = keys
+        self.directory = keys
         self.account = account
         self.nio: AsyncClient = AsyncClient(
             account.homeserver,
@@ -67,7 +67,7 @@ class Connection:
         """Load the keys of our device; they are made when it has none yet."""
         account = self.account
         self.nio.restore_login(account.user_id, account.device_id, account.access_token)
-        for file in self._directory.glob("*.db*"):
+        for file in self.directory.glob("*.db*"):
             file.chmod(0o600)
 
     async def close(self) -> None:

@@ -11,8 +11,9 @@ from typing import Any, Final
 
 from parley.protocol import ParleyError
 from parley.surfaces.matrix.connection import Connection, MatrixFault
+from parley.surfaces.matrix.device_keys import ask_identity, check_keys, upload_keys
 from parley.surfaces.matrix.homeserver import Answer, Homeserver
-from parley.surfaces.matrix.identity import Identity, key_of, read_identity
+from parley.surfaces.matrix.identity import Identity, key_of
 from parley.surfaces.matrix.secret_storage import (
     SecretStorage,
     forget_recovery_key,
@@ -43,10 +44,6 @@ _UNOPENED: Final = (
 _ASKS_FIRST: Final = (
     "The homeserver wants the account's password before it takes new cross-signing keys: run "
     "`parley matrix verify --reset-cross-signing`."
-)
-_OTHER_DEVICE_KEYS: Final = (
-    "The homeserver has other keys for this device than are kept here, so nobody can trust it: "
-    "run `parley matrix logout`, then `parley matrix login` for a new device."
 )
 
 
@@ -101,7 +98,7 @@ async def cross_sign(connection: Connection, home: Path, means: Means | None = N
     elif seeds is None or not _is_ours(identity, seeds):
         seeds = await _taken_over(connection, identity, means)
         await asyncio.to_thread(write_seeds, home, seeds)
-    await _sign(connection, identity if not means.reset else await _asked(connection), seeds)
+    await _sign(connection, identity if not means.reset else await ask_identity(connection), seeds)
     if not seeds.stored:
         await _store(connection, home, seeds, means)
 
@@ -111,37 +108,16 @@ async def cross_sign(connection: Connection, home: Path, means: Means | None = N
 
 async def _published(connection: Connection) -> Identity:
     """What the homeserver knows of us, once our device's keys are there."""
-    nio = connection.nio
-    if nio.should_upload_keys:
-        await _upload_device(connection)
-    identity = await _asked(connection)
+    await upload_keys(connection)
+    identity = await check_keys(connection)
     if identity.device is None:
         # The device was ended and came back: what was uploaded for it went with it.
-        nio.olm.account.shared = False
-        await _upload_device(connection)
-        identity = await _asked(connection)
-    ours = nio.olm.account.identity_keys
-    if not identity.device_has(ed25519=ours["ed25519"], curve25519=ours["curve25519"]):
-        raise MatrixFault(_OTHER_DEVICE_KEYS)
+        connection.nio.olm.account.shared = False
+        await upload_keys(connection)
+        identity = await check_keys(connection)
+    if identity.device is None:
+        raise MatrixFault("The homeserver did not take this device's keys.")
     return identity
-
-
-async def _upload_device(connection: Connection) -> None:
-    import aiohttp
-    from nio import ErrorResponse
-
-    try:
-        answer = await connection.nio.keys_upload()
-    except (aiohttp.ClientError, TimeoutError, OSError) as error:
-        raise MatrixFault("The homeserver cannot be reached.") from error
-    if isinstance(answer, ErrorResponse):
-        raise MatrixFault(f"The homeserver did not take this device's keys: {answer.message}")
-
-
-async def _asked(connection: Connection) -> Identity:
-    account = connection.account
-    told = await connection.call("POST", "/v3/keys/query", {"device_keys": {account.user_id: []}})
-    return read_identity(told, account.user_id, account.device_id)
 
 
 async def _sign(connection: Connection, identity: Identity, seeds: Seeds) -> None:

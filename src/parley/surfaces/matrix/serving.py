@@ -250,4 +250,6 @@ class Serving:
         if self._allowed.misspelt:
             names = ", ".join(f"`{name}`" for name in self._allowed.misspelt)
             notes.append(f"`surfaces.matrix.allow` has what is no Matrix id: {names}.")
-        self._tell(self._syncing.fault, " ".join(note for note in notes if note) or None)
+        fault = self._syncing.fault
+        told = dict.fromkeys(note for note in notes if note and note != fault)
+        self._tell(fault, " ".join(told) or None)

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from parley.surfaces.matrix.backfill import fill_gap, since_we_came
 from parley.surfaces.matrix.connection import Connection, MatrixFault
+from parley.surfaces.matrix.device_keys import KeysLost, upload_keys
 from parley.surfaces.matrix.receiving import hand_over, is_sealed, open_event
 
 __all__ = ["Batch", "Syncing"]
@@ -86,6 +87,7 @@ class Syncing:
         self._tending: asyncio.Task[None] | None = None
         self._tell: Callable[[str | None], None] = lambda _fault: None
         self._fault: str | None = None
+        self._lost: str | None = None
 
     def on_state(self, callback: Callable[[str | None], None]) -> None:
         """Called with a sentence when the homeserver is away, and with None when it is back."""
@@ -93,8 +95,8 @@ class Syncing:
 
     @property
     def fault(self) -> str | None:
-        """Why nothing comes just now."""
-        return self._fault
+        """Why nothing comes just now, or nothing that is encrypted."""
+        return self._fault or self._lost
 
     async def bootstrap(self, since: str | None) -> None:
         """Learn the state of all rooms; comes back when the homeserver has answered.
@@ -262,9 +264,12 @@ class Syncing:
         await nio.send_to_device_messages()
 
     async def _upload_keys(self) -> None:
-        nio = self._connection.nio
-        if nio.should_upload_keys:
-            await nio.keys_upload()
+        try:
+            await upload_keys(self._connection)
+        except KeysLost as lost:
+            self._lost = str(lost)
+        else:
+            self._lost = None
 
     # ── away and back ──
 
