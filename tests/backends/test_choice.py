@@ -45,6 +45,9 @@ class Named:
     async def health(self) -> str | None:
         return self._fault
 
+    def starting(self) -> tuple[str, ...]:
+        return (f"the parts of {self.name}",)
+
     def start(self, mailbox: Mailbox) -> None:
         self.calls.append("start")
 

@@ -273,6 +273,9 @@ class _Teller:
     async def health(self) -> str | None:
         return None
 
+    def starting(self) -> tuple[str, ...]:
+        return ()
+
     def start(self, mailbox: Mailbox) -> None: ...
 
     def warm(self) -> None: ...

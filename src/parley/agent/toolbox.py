@@ -28,7 +28,8 @@ _MCP: Final = "mcp"
 _NOT_IN_A_TASK: Final = frozenset(
     {"clarify", "delegate_task", "memory", "schedule", "send_message"}
 )
-_FIRST_WAIT: Final = 2.0
+_FIRST_WAIT: Final = 5.0
+"""Seconds from the start; a server that hangs delays nobody for longer."""
 _MOST_KINDS: Final = 256
 _ANYONE: Final = UserSettings()
 
@@ -52,7 +53,6 @@ class Toolbox:
         self._servers = _servers(profile, settings, secret, environment)
         self._picked: dict[str, tuple[frozenset[str], dict[str, Tool[Any]]]] = {}
         self._left_out: dict[frozenset[str], tuple[frozenset[str], frozenset[str]]] = {}
-        self._waited = False
         self._probe: asyncio.Task[None] | None = None
         self._pick(settings.agent.tools, "agent.tools")
         for surface, names in settings.agent.surfaces.items():
@@ -63,15 +63,23 @@ class Toolbox:
         if self._servers is not None:
             self._servers.start()
 
-    async def ready(self) -> None:
-        """Before the first turn: find out what the sandbox can do, give MCP servers a moment."""
-        if self._waited:
+    async def ready(self, needed: Sequence[str] = ()) -> None:
+        """Before a turn: find out what the sandbox can do, and wait for MCP servers that start.
+
+        `needed` are tools that the turn has called already: whoever may have them is waited for.
+        """
+        if self._probe is None:
+            # Not waited for: the model is asked first, and only then a command may be run.
+            self._probe = asyncio.create_task(self._look_at_sandbox())
+        if self._servers is None or not self._servers.waiting():
             return
-        self._waited = True
-        # Not waited for: the model is asked first, and only then a command may be run.
-        self._probe = asyncio.create_task(self._look_at_sandbox())
-        if self._servers is not None:
-            await self._servers.ready(_FIRST_WAIT)
+        missing = set(needed) - self._tools.keys() - {tool.name for tool in self._servers.tools()}
+        await self._servers.ready(None if missing else _FIRST_WAIT)
+
+    def starting(self) -> tuple[str, ...]:
+        """The MCP servers that have not answered yet."""
+        waiting = self._servers.waiting() if self._servers is not None else ()
+        return tuple(f"MCP server `{name}`" for name in waiting)
 
     async def _look_at_sandbox(self) -> None:
         with contextlib.suppress(ParleyError):  # told when a command is to be run

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from parley.agent.loop import run_agent
-from parley.agent.prompt import DEFAULT_SOUL, build_system
+from parley.agent.prompt import DEFAULT_SOUL, build_system, unanswered_calls
 from parley.agent.providers import build_provider, is_local, provider_names
 from parley.agent.providers.base import Provider
 from parley.agent.skills import prompt_part
@@ -74,6 +74,9 @@ class AgentBackend:
     async def health(self) -> str | None:
         return self._toolbox.health()  # a model is asked when there is something to ask
 
+    def starting(self) -> tuple[str, ...]:
+        return self._toolbox.starting()
+
     def start(self, mailbox: Mailbox) -> None:
         self._toolbox.start()
 
@@ -89,7 +92,8 @@ class AgentBackend:
 
     async def run(self, turn: Turn) -> AsyncGenerator[TurnEvent, None]:
         try:
-            await self._toolbox.ready()
+            needed = tuple(call.name for call in unanswered_calls(turn.progress))
+            await self._toolbox.ready(needed)
             task = self._task(turn)
         except ParleyError as error:
             yield Failed(str(error), cause="no provider")

@@ -162,6 +162,9 @@ class Backend(Protocol):
     async def health(self) -> str | None:
         """What is wrong with who answers, in a sentence; None when nothing is known to be."""
 
+    def starting(self) -> tuple[str, ...]:
+        """What it has begun to reach and not heard of yet, such as MCP servers."""
+
     def start(self, mailbox: Mailbox) -> None:
         """Begin what takes a while, such as to reach other servers; do not wait for it."""
 

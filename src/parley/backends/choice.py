@@ -47,6 +47,9 @@ class Backends:
         found = await asyncio.gather(*(each.health() for each in self._all))
         return " ".join(dict.fromkeys(filter(None, found))) or None
 
+    def starting(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(part for each in self._all for part in each.starting()))
+
     def start(self, mailbox: Mailbox) -> None:
         for each in self._all:
             each.start(mailbox)

@@ -30,6 +30,9 @@ class MockBackend:
     async def health(self) -> str | None:
         return None
 
+    def starting(self) -> tuple[str, ...]:
+        return ()
+
     def start(self, mailbox: Mailbox) -> None:
         return
 

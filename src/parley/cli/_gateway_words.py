@@ -98,6 +98,8 @@ def _place(surface: _Record) -> str:
 def _troubles(profile: _Record, indent: str) -> Iterator[str]:
     for fault in profile["faults"]:
         yield f"{indent}fault     {fault}"
+    if starting := profile.get("starting"):
+        yield f"{indent}starting  {', '.join(starting)}"
     for note in profile.get("notes", ()):
         yield f"{indent}note      {note}"
     for note in profile["doubtful"]:

@@ -279,6 +279,7 @@ class Serving:
                 for found in (*health.unsure, *health.dead)
             ),
             notes=(*self._notes, *(self._memory.notes if self._memory is not None else ())),
+            starting=self._backend.starting(),
             tally=replace(self._tally),
         )
 

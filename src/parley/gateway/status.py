@@ -60,6 +60,8 @@ class ProfileStatus:
     doubtful: tuple[DeliveryNote, ...] = ()
     notes: tuple[str, ...] = ()
     """What somebody should see to, though it serves."""
+    starting: tuple[str, ...] = ()
+    """What is still coming; turns that need it wait for it."""
     tally: Tally = field(default_factory=Tally)
 
     @property

@@ -119,6 +119,8 @@ def main() -> None:
         TOOLS[0]["outputSchema"] = schema
     if how == "late":
         time.sleep(3)
+    while how == "gated" and not Path(f"{sys.argv[2]}.open").exists():
+        time.sleep(0.02)
     for line in sys.stdin:
         request = json.loads(line)
         if "id" not in request:

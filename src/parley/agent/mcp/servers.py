@@ -56,12 +56,14 @@ class McpServers:
                 by_name.setdefault(tool.name, tool)
         return tuple(by_name.values())
 
-    async def ready(self, timeout: float = 2.0) -> None:
+    async def ready(self, timeout: float | None = 2.0) -> None:
         """Wait until every server has been reached or has failed, `timeout` from the start at most.
 
-        Later it does not wait at all: a server that hangs delays nobody twice.
+        Later it does not wait at all: a server that hangs delays nobody twice. With None it waits
+        for as long as servers may take to begin.
         """
-        left = self._began + timeout - time.monotonic()
+        limit = self._limits.begin if timeout is None else timeout
+        left = self._began + limit - time.monotonic()
         waiting = [server for server in self._servers if not server.settled.is_set()]
         if not waiting or left <= 0:
             return

@@ -110,6 +110,9 @@ class DirectBackend:
         """What went wrong the last time; None when it went well, or nothing was tried."""
         return self._fault
 
+    def starting(self) -> tuple[str, ...]:
+        return ()
+
     def start(self, mailbox: Mailbox) -> None:
         self._mailbox = mailbox
         with profile_scope(self._profile):

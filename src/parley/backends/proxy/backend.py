@@ -83,6 +83,9 @@ class ProxyBackend:
     def about(self) -> str:
         return FarEnd(self._server.shown).name
 
+    def starting(self) -> tuple[str, ...]:
+        return ()
+
     def start(self, mailbox: Mailbox) -> None:
         return
 

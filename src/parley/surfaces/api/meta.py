@@ -60,6 +60,7 @@ async def readyz(desk: Desk, request: web.Request, caller: Caller | None) -> web
                 profile.name: {
                     "ready": profile.sound,
                     "problems": profile.problems,
+                    "starting": profile.starting,
                     "surfaces": {place.platform: place.fault or "ok" for place in profile.surfaces},
                 }
                 for profile in status.profiles

@@ -279,7 +279,13 @@ _SERVER: Final[dict[str, Schema]] = {
             "profiles": {
                 "type": "object",
                 "additionalProperties": _object(
-                    "A profile.", {"ready": _FLAG, "problems": _list(_TEXT), "surfaces": _STATES}
+                    "A profile.",
+                    {
+                        "ready": _FLAG,
+                        "problems": _list(_TEXT),
+                        "starting": _list(_TEXT),
+                        "surfaces": _STATES,
+                    },
                 ),
             },
         },
