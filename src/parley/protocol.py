@@ -135,6 +135,7 @@ class InboundMessage:
 
     With a `request` it comes from a program, which waits for the one answer to it. With a
     `report` it comes from background work. An `internal` one comes from the gateway itself.
+    Where `later` is False whoever sent it leaves with the answer: nothing reaches them after it.
     """
 
     source: SessionSource
@@ -144,6 +145,7 @@ class InboundMessage:
     internal: bool = False
     request: Request | None = None
     report: Report | None = None
+    later: bool = True
 
     def to_dict(self) -> dict[str, Any]:
         record: dict[str, Any] = {
@@ -160,6 +162,8 @@ class InboundMessage:
         if self.report is not None:
             report = self.report
             record["report"] = [report.session, report.generation, report.notice]
+        if not self.later:
+            record["later"] = False
         return record
 
     @classmethod
@@ -172,6 +176,7 @@ class InboundMessage:
             internal=record.get("internal", False),
             request=Request.from_dict(record["request"]) if "request" in record else None,
             report=Report(*record["report"]) if "report" in record else None,
+            later=record.get("later", True),
         )
 
 

@@ -14,11 +14,12 @@ import re
 import signal
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from prompt_toolkit import PromptSession
-from prompt_toolkit.application import run_in_terminal
+from prompt_toolkit.application import Application, run_in_terminal
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
+from prompt_toolkit.data_structures import Point
 from prompt_toolkit.document import Document
 from prompt_toolkit.formatted_text import StyleAndTextTuples
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
@@ -30,6 +31,8 @@ from rich.markup import escape
 from rich.text import Text
 
 from parley.cli._blocks import Blocks
+from parley.cli._chat_once import SPINNER
+from parley.cli._plain import one_line
 from parley.cli._talk import Talk
 from parley.config.settings import Settings
 from parley.gateway.commands import COMMANDS
@@ -39,9 +42,9 @@ from parley.surfaces.terminal.wire import Accepted, Deliver, Frame, Show, Welcom
 
 __all__ = ["Screen"]
 
-_SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _TAIL_LINES = 12
 _TAIL_CHARACTERS = 2000
+_MOST_RECALLED = 1000
 _CONTROL_CODES = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
@@ -65,8 +68,12 @@ class Screen:
             mouse_support=False,
         )
         self._prompt.app.ttimeoutlen = 0.05
+        self._prompt.app.after_render += self._park_cursor
+        self._recalled = ""
+        self._questions: set[str] = set()
 
-    async def run(self) -> None:
+    async def run(self, typed: Sequence[str] = ("",)) -> None:
+        """`typed`: what was typed before, by Enter; the last piece is not finished yet."""
         with self._console.status("Starting…", spinner="dots"):
             await self._talk.__aenter__()
         try:
@@ -77,7 +84,7 @@ class Screen:
                 async with asyncio.TaskGroup() as group:
                     listening = group.create_task(self._listen())
                     ticking = group.create_task(self._tick())
-                    await self._read()
+                    await self._read(typed)
                     listening.cancel()
                     ticking.cancel()
         except* ParleyError as faults:
@@ -87,23 +94,35 @@ class Screen:
 
     # ── what the person does ──
 
-    async def _read(self) -> None:
+    async def _read(self, typed: Sequence[str]) -> None:
+        *lines, begun = typed
+        for text in lines:
+            if not await self._send(text):
+                return
         while True:
             try:
-                text = await self._prompt.prompt_async(self._above_and_prompt)
+                text = await self._prompt.prompt_async(self._above_and_prompt, default=begun)
             except EOFError:
                 return
             except KeyboardInterrupt:
                 continue
-            if not text.strip():
-                continue
-            if text.strip() in {"/exit", "/quit"}:
+            finally:
+                begun = ""
+            if not await self._send(text):
                 return
+
+    async def _send(self, text: str) -> bool:
+        """False when the person wants to leave."""
+        if text.strip() in {"/exit", "/quit"}:
+            return False
+        if text.strip():
+            self._recalled = ""
             self._console.print(Text("› ", style="bold green") + Text(_harmless(text.strip())))
             try:
                 await self._talk.say(text)
             except ParleyError as error:
                 self._console.print(Text(str(error), style="red"))
+        return True
 
     def _keys(self) -> KeyBindings:
         keys = KeyBindings()
@@ -191,18 +210,28 @@ class Screen:
             case "step":
                 self._print_blocks([answer.end_step()])
             case "tool":
-                answer.doing = text
+                answer.doing, answer.asks = text, False
             case "tool_done":
-                answer.doing = ""
+                answer.doing, answer.asks = "", False
                 mark = Text("✓ ", style="green") if show.ok else Text("✗ ", style="red")
                 self._console.print(mark + Text(_harmless(text), style="dim"))
             case "asks":
-                self._print_blocks([answer.flush()])
-                self._console.print(Text(_harmless(text), style="yellow"))
+                self._ask(show)
             case "ended" if text != "set aside":  # the next gateway says how that goes on
                 if text == "stopped":
                     self._print_blocks([answer.flush()])
+                    self._console.print("[dim](stopped)[/dim]")
                 answer.running = False
+
+    def _ask(self, show: Show) -> None:
+        """A question waits, whoever sees it first here; a turn that goes on may ask it again."""
+        if show.turn != self._answer.turn:
+            self._answer = _Answer(show.turn, running=True, whole=False)
+        self._answer.asks = True
+        if show.approval not in self._questions:
+            self._questions.add(show.approval)
+            self._print_blocks([self._answer.flush()])
+            self._console.print(Text(_harmless(show.text), style="yellow"))
 
     def _rejoined(self, welcome: Welcome) -> None:
         """Another gateway serves now; what was being answered goes on there from its last step."""
@@ -215,6 +244,9 @@ class Screen:
         answer = self._answer
         # A reply may come late, when the next one already streams.
         is_its_own = delivery.turn is not None and delivery.turn == answer.turn
+        if self._recalled and delivery.text.strip().endswith(self._recalled):
+            self._recalled = ""  # it stands there already, as where the conversation was left
+            return
         if is_its_own and answer.streamed.strip() == delivery.text.strip():
             self._print_blocks([answer.flush()])
         elif delivery.kind == "error":
@@ -233,13 +265,29 @@ class Screen:
 
     # ── above the prompt ──
 
+    def _park_cursor(self, app: Application[str]) -> None:
+        """Leave the cursor where the drawn lines begin, while an answer runs and nothing is typed.
+
+        A terminal that becomes narrower breaks these lines anew. The cursor goes along with its
+        line, and from there everything below is erased, however many lines there are by then.
+        """
+        if app.is_done or not self._answer.running or app.current_buffer.text:
+            return
+        renderer = app.renderer
+        at = renderer._cursor_pos
+        app.output.cursor_backward(at.x)
+        app.output.cursor_up(at.y)
+        app.output.hide_cursor()
+        app.output.flush()
+        renderer._cursor_pos = Point(0, 0)
+
     def _above_and_prompt(self) -> StyleAndTextTuples:
         answer = self._answer
         shown: StyleAndTextTuples = []
         if tail := answer.tail:
             shown.append(("", tail + "\n"))
         if answer.running or not self._talk.connected:
-            frame = _SPINNER[int(time.monotonic() * 10) % len(_SPINNER)]
+            frame = SPINNER[int(time.monotonic() * 10) % len(SPINNER)]
             shown.append(("ansicyan", f"{frame} "))
             shown.append(("ansibrightblack", f"{self._doing()}\n"))
         shown.append(("bold ansigreen", "› "))
@@ -249,6 +297,8 @@ class Screen:
         answer = self._answer
         if not self._talk.connected:
             return "waiting for the gateway…"
+        if answer.asks:
+            return "waiting for your word: yes or no (Ctrl-C stops)"
         what = answer.doing or ("writing" if answer.has_begun else "thinking")
         return f"{what}… (Ctrl-C stops)"
 
@@ -284,6 +334,22 @@ class Screen:
         self._console.print(
             "[dim]/help lists commands · Alt-Enter for a new line · Ctrl-D leaves[/dim]\n"
         )
+        self._recall(welcome)
+
+    def _recall(self, welcome: Welcome) -> None:
+        """Show where the conversation was left."""
+        if welcome.title:
+            self._console.print(Text(_harmless(welcome.title), style="bold"))
+        if welcome.asked:
+            asked = one_line(welcome.asked, longest=_MOST_RECALLED)
+            self._console.print(Text("› ", style="green") + Text(asked, style="dim"))
+        if welcome.answered:
+            self._recalled = welcome.answered.strip()
+            self._print_blocks([_end_of(self._recalled)])
+        if welcome.stopped:
+            self._console.print("[dim](stopped)[/dim]")
+        if welcome.asked or welcome.title:
+            self._console.print()
 
 
 class _Answer:
@@ -296,6 +362,7 @@ class _Answer:
         self.running = running
         self._whole = whole
         self.doing = ""
+        self.asks = False
         self._pieces: list[str] = []
         self._blocks = Blocks()
         self._printed = False
@@ -359,6 +426,12 @@ class _Commands(Completer):
                     display=f"/{command.name} {command.argument}".strip(),
                     display_meta=command.summary,
                 )
+
+
+def _end_of(text: str) -> str:
+    """The last lines of a long text."""
+    short = text[-_MOST_RECALLED:]
+    return text if short == text else "… " + short[short.find(" ") + 1 :]
 
 
 def _harmless(text: str) -> str:

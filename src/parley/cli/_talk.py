@@ -45,14 +45,24 @@ _LONGEST_TEXT = f"{LONGEST_LINE // 1024 // 1024} MB at most"
 class Talk:
     """`async with Talk(...)`, then `say` and read `frames`."""
 
-    def __init__(self, profile: Profile, settings: Settings, *, chat: str, user: str = "") -> None:
+    def __init__(
+        self,
+        profile: Profile,
+        settings: Settings,
+        *,
+        chat: str,
+        user: str = "",
+        once: bool = False,
+    ) -> None:
         self._profile = profile
         self._settings = settings
         self._chat = chat
         self._user = user
+        self._once = once
         self._client: TerminalClient | None = None
         self._hosting = AsyncExitStack()
         self._unconfirmed: dict[str, str] = {}
+        self._taken_back: set[str] = set()
         self._seen: set[str] = set()
         self._giving_way: asyncio.Task[None] | None = None
         self._may_connect = asyncio.Event()
@@ -92,6 +102,19 @@ class Talk:
             with contextlib.suppress(Disconnected):
                 await self._client.say(number, text)
         return number
+
+    async def take_back(self, number: str) -> None:
+        """Nobody waits for that answer any more; `Accepted` with `taken back` says it is so."""
+        self._taken_back.add(number)
+        if self._client is not None:
+            with contextlib.suppress(Disconnected):
+                await self._client.take_back(number)
+
+    async def ask_about(self, number: str) -> None:
+        """`About` says what became of a message, unless the gateway is away just now."""
+        if self._client is not None:
+            with contextlib.suppress(Disconnected):
+                await self._client.ask_about(number)
 
     async def shown(self, delivery: Deliver) -> None:
         """The person has it."""
@@ -152,12 +175,16 @@ class Talk:
                 client = await TerminalClient.connect(path)
                 try:
                     async with asyncio.timeout(_WELCOMED_WITHIN):
-                        self.welcome = await client.hello(self._chat, user=self._user)
+                        self.welcome = await client.hello(
+                            self._chat, user=self._user, once=self._once
+                        )
                 except TimeoutError as error:
                     await client.close()
                     raise Silent(self._profile.home, holder_of(self._profile)) from error
                 for number, text in self._unconfirmed.items():
                     await client.say(number, text)
+                for number in self._taken_back:
+                    await client.take_back(number)
                 self._client = client
                 return
             if now() < serve_from:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from parley.cli._shared import current_profile, fail, print_json
 from parley.protocol import ParleyError
@@ -34,10 +34,12 @@ def register(parent: typer.Typer) -> None:
         With -m, or with input from a pipe, it answers once and ends; such a question is a
         conversation of its own unless --chat or --continue is given.
         """
+        if name is not None and not name.strip():
+            _refuse("A conversation needs a name: parley chat --chat NAME", as_json)
         if message is None and _is_terminal() and not as_json:
             _open_screen(name or _MAIN_CHAT)
         else:
-            _ask_once(message, _chat_for_one(name, go_on=go_on), as_json=as_json)
+            _ask_once(message, name or (_MAIN_CHAT if go_on else None), as_json=as_json)
 
 
 def _is_terminal() -> bool:
@@ -49,15 +51,10 @@ def _piped() -> str:
     return "" if sys.stdin is None else sys.stdin.buffer.read().decode(errors="replace")
 
 
-def _chat_for_one(name: str | None, *, go_on: bool) -> str:
+def _ask_once(message: str | None, chat: str | None, *, as_json: bool) -> None:
+    """Without a `chat` the question is a conversation of its own, which nobody opens again."""
     import uuid
 
-    if name is not None:
-        return name
-    return _MAIN_CHAT if go_on else f"once-{uuid.uuid4().hex[:12]}"
-
-
-def _ask_once(message: str | None, chat: str, *, as_json: bool) -> None:
     from parley.cli._chat_once import ask_once
     from parley.config import load_settings
 
@@ -65,23 +62,37 @@ def _ask_once(message: str | None, chat: str, *, as_json: bool) -> None:
     # A newline at the end is the pipe's, not the person's; small models stumble over it.
     text = text.strip()
     if not text:
-        fail('There is nothing to ask; try: parley chat -m "hello"')
-    profile = current_profile()
+        _refuse('There is nothing to ask; try: parley chat -m "hello"', as_json)
     try:
+        profile = current_profile()
         code = asyncio.run(
-            ask_once(profile, load_settings(profile), chat=chat, text=text, as_json=as_json)
+            ask_once(
+                profile,
+                load_settings(profile),
+                chat=chat or f"once-{uuid.uuid4().hex[:12]}",
+                text=text,
+                as_json=as_json,
+                once=chat is None,
+            )
         )
     except ParleyError as error:
-        if not as_json:
-            raise
-        print_json({"error": str(error)})
-        code = 1
+        _refuse(str(error), as_json)
     raise SystemExit(code)
 
 
-def _open_screen(chat: str) -> None:
-    from parley.cli._chat_screen import Screen
-    from parley.config import load_settings
+def _refuse(sentence: str, as_json: bool) -> NoReturn:
+    if not as_json:
+        fail(sentence)
+    print_json({"error": sentence})
+    raise SystemExit(1)
 
-    profile = current_profile()
-    asyncio.run(Screen(profile, load_settings(profile), chat=chat).run())
+
+def _open_screen(chat: str) -> None:
+    from parley.cli._early_keys import early_keys
+
+    with early_keys() as typed:  # before what takes long to import
+        from parley.cli._chat_screen import Screen
+        from parley.config import load_settings
+
+        profile = current_profile()
+        asyncio.run(Screen(profile, load_settings(profile), chat=chat).run(typed))

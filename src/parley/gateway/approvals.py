@@ -252,6 +252,11 @@ class Approvals:
             if pending.event is not None
         )
 
+    def asked(self, lane: str) -> tuple[tuple[int, ApprovalAsked], ...]:
+        """The same, each with the number of its turn."""
+        waiting = self._waiting.get(lane, {}).values()
+        return tuple((each.question.turn, each.event) for each in waiting if each.event is not None)
+
     async def settle(self, question: Question, state: QuestionState) -> bool:
         return await until_stored(partial(self._store.settle_question, question.id, state))
 

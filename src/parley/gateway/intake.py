@@ -23,7 +23,7 @@ from parley.protocol import InboundMessage, ParleyError, SessionSource
 from parley.sessions.key import encode_part
 from parley.sessions.policy import cutoff, is_trigger
 from parley.sessions.store import SessionStore
-from parley.storage.contract import InboxMessage, Receipt, StoreUnavailable
+from parley.storage.contract import InboxMessage, Receipt, SessionRecord, StoreUnavailable
 from parley.storage.people import Arrival
 
 if TYPE_CHECKING:
@@ -213,6 +213,11 @@ class Intake:
     def named(self, message: InboundMessage) -> tuple[str, str]:
         """The lane that a message goes to, and the name it has there."""
         return self._sessions.key_for(message.source), _dedupe(message)
+
+    def is_over(self, session: SessionRecord, platform: str) -> bool:
+        """Whether the next message there begins a new session."""
+        over = cutoff(self._sessions.policy(platform), time.time())
+        return over is not None and session.updated_at < over
 
     async def withdraw(self, lane: str, name: str) -> bool:
         """Nobody waits for the answer to this message any more; whether that ended anything."""

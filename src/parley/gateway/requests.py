@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from parley.gateway.approvals import Answer
 from parley.gateway.status import Introduction
 from parley.profiles import Profile, profile_scope
-from parley.protocol import InboundMessage, SessionSource, person_of
+from parley.protocol import ApprovalAsked, InboundMessage, SessionSource, person_of
 from parley.storage.contract import (
     Entry,
     Receipt,
@@ -23,7 +24,17 @@ from parley.storage.hands import Scope
 if TYPE_CHECKING:
     from parley.gateway.serving import Serving
 
-__all__ = ["ProfileDoor", "RequestRows"]
+__all__ = ["ProfileDoor", "RecentExchange", "RequestRows"]
+
+
+@dataclass(frozen=True, slots=True)
+class RecentExchange:
+    """Where a conversation was left: the last question, and what was said to it."""
+
+    title: str
+    asked: str = ""
+    answered: str = ""
+    stopped: bool = False
 
 
 class RequestRows(Protocol):
@@ -97,6 +108,31 @@ class ProfileDoor:
         """Nobody waits for the answer any more; whether that ended anything."""
         with profile_scope(self.profile):
             return await self._serving.intake.withdraw(lane, name)
+
+    def asked(self, source: SessionSource) -> tuple[tuple[int, ApprovalAsked], ...]:
+        """What the turn that runs in this conversation has asked, with the turn's number."""
+        return self._serving.approvals.asked(self._lane(source))
+
+    async def recent(self, source: SessionSource) -> RecentExchange | None:
+        """Where this conversation was left; None when the next message begins a new one."""
+        session = await self.rows.session_of(self._lane(source))
+        if session is None or self._serving.intake.is_over(session, source.platform):
+            return None
+        said = [entry.message for entry in await self.rows.transcript(session.id)]
+        people = [index for index, one in enumerate(said) if one.role == "user" and not one.note]
+        if not people:
+            return RecentExchange(session.title or "")
+        replies = [one for one in said[people[-1] :] if one.role == "assistant" and one.text]
+        last = replies[-1] if replies else None
+        return RecentExchange(
+            title=session.title or "",
+            asked=said[people[-1]].text,
+            answered=last.text if last else "",
+            stopped=last is not None and last.note == "interrupted",
+        )
+
+    def _lane(self, source: SessionSource) -> str:
+        return self.named(self.bind(InboundMessage(source, "", "lane")))[0]
 
     def waits_for_approval(self, lane: str) -> bool:
         """Whether the turn that runs there has asked something."""

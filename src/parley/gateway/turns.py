@@ -181,6 +181,7 @@ class TurnRunner:
                 surface is not None
                 and surface.supports_async_delivery
                 and (request is None or request.later)
+                and all(taken.message.later for taken in running.messages)
             ),
             steer=steer,
             check=running.check,

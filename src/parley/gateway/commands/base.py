@@ -87,6 +87,8 @@ class CommandCall:
     running: RunningTurn | None
     reach: Reach
     insists: bool = False
+    later: bool = True
+    """Whether something can be said here after the answer."""
 
     @property
     def verb(self) -> str:

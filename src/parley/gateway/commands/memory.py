@@ -96,7 +96,7 @@ async def compact(call: CommandCall) -> Reply:
         return Reply("This conversation is being folded already.")
     surface = call.reach.deliveries.surface(call.source)
     when = "As soon as this answer is done I fold" if call.running else "I am folding"
-    tells = surface is not None and surface.supports_async_delivery
+    tells = surface is not None and surface.supports_async_delivery and call.later
     then = ", and say here when it is done" if tells else "; later answers start from it"
     return Reply(f"{when} this conversation into a summary{then}.")
 

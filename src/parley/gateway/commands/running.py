@@ -163,6 +163,7 @@ class Commands:
             running=self._lanes.turn_of(lane),
             reach=self._reach,
             insists=insists,
+            later=accepted.message.later,
         )
         try:
             if self._reach.chats.is_archived(lane) and (command is None or command.uses_chat):

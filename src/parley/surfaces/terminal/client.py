@@ -10,12 +10,14 @@ from pathlib import Path
 from parley.protocol import ParleyError
 from parley.surfaces.terminal.wire import (
     Ack,
+    AskAbout,
     AskStatus,
     Frame,
     Hello,
     Problem,
     Say,
     Status,
+    TakeBack,
     Welcome,
     decode,
     encode,
@@ -49,8 +51,8 @@ class TerminalClient:
             raise Disconnected("No gateway is running here.") from error
         return cls(reader, writer)
 
-    async def hello(self, chat: str, *, user: str = "") -> Welcome:
-        await self._send(Hello(chat, user))
+    async def hello(self, chat: str, *, user: str = "", once: bool = False) -> Welcome:
+        await self._send(Hello(chat, user, once))
         answer = await self.receive()
         if not isinstance(answer, Welcome):
             raise Disconnected("The gateway did not answer as expected.")
@@ -58,6 +60,12 @@ class TerminalClient:
 
     async def say(self, number: str, text: str) -> None:
         await self._send(Say(number, text))
+
+    async def take_back(self, number: str) -> None:
+        await self._send(TakeBack(number))
+
+    async def ask_about(self, number: str) -> None:
+        await self._send(AskAbout(number))
 
     async def ack(self, delivery: int) -> None:
         await self._send(Ack(delivery))

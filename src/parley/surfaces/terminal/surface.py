@@ -9,6 +9,8 @@ import logging
 import os
 import socket
 import struct
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from parley.gateway.intake import FrontDoor, Stopping
@@ -29,8 +31,10 @@ from parley.storage.contract import Delivery
 from parley.surfaces.base import NotSent, Surface, Unreachable
 from parley.surfaces.terminal.wire import (
     LONGEST_LINE,
+    About,
     Accepted,
     Ack,
+    AskAbout,
     AskStatus,
     BadFrame,
     Deliver,
@@ -40,6 +44,7 @@ from parley.surfaces.terminal.wire import (
     Say,
     Show,
     Status,
+    TakeBack,
     Welcome,
     decode,
     encode,
@@ -53,6 +58,7 @@ _SHOWN_WITHIN = 10.0
 _MOST_UNREAD = 4 * 1024 * 1024
 _TELLING = ("command", "path", "url", "query", "pattern", "goal", "name", "action")
 _LONGEST_TOLD = 60
+_MOST_RECALLED = 4000
 
 
 class TerminalSurface(Surface):
@@ -189,6 +195,7 @@ class _Connection:
         self._reader = reader
         self._writer = writer
         self._source: SessionSource | None = None
+        self._once = False
 
     def put(self, frame: Frame) -> None:
         """Write without waiting; a terminal that stops reading is let go."""
@@ -221,10 +228,15 @@ class _Connection:
 
     async def _take(self, frame: Frame) -> None:
         match frame:
-            case Hello(chat=chat, user=user):
+            case Hello(chat=chat, user=user, once=once):
+                self._once = once
                 await self._hello(chat, user)
             case Say(id=number, text=text):
                 self.put(await self._say(number, text))
+            case TakeBack(id=number):
+                await self._take_back(number)
+            case AskAbout(id=number):
+                self.put(About(number, await self._state_of(number)))
             case Ack(delivery=delivery):
                 self._surface.shown(delivery)
             case AskStatus():
@@ -242,15 +254,32 @@ class _Connection:
             user_name=user or None,
         )
         about = self._door.introduce(self._source)
-        self.put(Welcome(about.version, about.answered_by, about.pid, about.profile))
+        welcome = Welcome(about.version, about.answered_by, about.pid, about.profile)
+        waiting: Sequence[tuple[int, ApprovalAsked]] = ()
+        with contextlib.suppress(ParleyError):  # nothing is known of it just now
+            door = self._door.to(about.profile)
+            if not self._once and (recent := await door.recent(self._source)) is not None:
+                title, asked, answered = recent.title, recent.asked, recent.answered
+                welcome = replace(
+                    welcome,
+                    title=title,
+                    asked=asked[-_MOST_RECALLED:],
+                    answered=answered[-_MOST_RECALLED:],
+                    stopped=recent.stopped,
+                )
+            waiting = door.asked(self._source)
+        self.put(welcome)
         self._surface.join(chat, self)
+        for turn, question in waiting:
+            self.put(_asks(turn, question))
         with contextlib.suppress(ParleyError):  # whoever answers here may not be served just now
             await self._door.back(self._source)
 
     async def _say(self, number: str, text: str) -> Accepted:
         if self._source is None:
             return Accepted(number, "refused", "Say hello first.")
-        message = InboundMessage(self._source, text, event_id=number)
+        text = self._as_answer(text)
+        message = InboundMessage(self._source, text, event_id=number, later=not self._once)
         try:
             receipt = await self._door.admit(message)
         except Stopping as error:
@@ -259,11 +288,39 @@ class _Connection:
             return Accepted(number, "refused", str(error))
         return Accepted(number, receipt.state)
 
+    def _as_answer(self, text: str) -> str:
+        """A plain yes or no is for the question that waits, if one does."""
+        command = _answer_in(text)
+        if command is None or self._source is None:
+            return text
+        with contextlib.suppress(ParleyError):
+            if self._door.to(self._door.introduce(self._source).profile).asked(self._source):
+                return command
+        return text
+
+    async def _take_back(self, number: str) -> None:
+        if self._source is not None:
+            with contextlib.suppress(ParleyError):  # its profile may not be served just now
+                await self._door.take_back(self._source, number)
+        self.put(Accepted(number, "taken back"))
+
+    async def _state_of(self, number: str) -> str:
+        if self._source is None:
+            return ""
+        try:
+            door = self._door.to(self._door.introduce(self._source).profile)
+            message = door.bind(InboundMessage(self._source, "", event_id=number))
+            found = await door.rows.turn_result(door.named(message)[1])
+        except ParleyError:  # nothing is known just now; it may be asked again
+            return ""
+        return "" if found is None else found.state
+
 
 def _as_frame(live: LiveEvent) -> Show | None:
     match live.event:
         case TurnStarted(resumed=resumed):
-            return Show(live.turn, "started", "resumed" if resumed else "")
+            again = "resumed" if resumed else ""
+            return Show(live.turn, "started", again, answers=live.answers)
         case TextDelta(text=text):
             return Show(live.turn, "text", text)
         case TextReset():
@@ -274,12 +331,29 @@ def _as_frame(live: LiveEvent) -> Show | None:
             return Show(live.turn, "tool", _told(call))
         case ToolFinished(call=call, ok=ok):
             return Show(live.turn, "tool_done", _told(call), ok)
-        case ApprovalAsked(question=question, id=approval):
-            return Show(live.turn, "asks", f"{question} (`!yes` or `!no`; `{approval}`)")
+        case ApprovalAsked():
+            return _asks(live.turn, live.event)
         case TurnEnded(goes_on=True):
-            return Show(live.turn, "ended", "set aside")
+            return Show(live.turn, "ended", "set aside", answers=live.answers)
         case TurnEnded(stopped=stopped):
-            return Show(live.turn, "ended", "stopped" if stopped else "")
+            how = "stopped" if stopped else ""
+            return Show(live.turn, "ended", how, answers=live.answers)
+        case _:
+            return None
+
+
+def _asks(turn: int, asked: ApprovalAsked) -> Show:
+    told = f"{asked.question} (`yes` or `no`; `{asked.id}`)"
+    return Show(turn, "asks", told, approval=asked.id)
+
+
+def _answer_in(text: str) -> str | None:
+    """The command that a plain answer stands for."""
+    match text.casefold().split():
+        case ["yes" | "y", *scope] if not scope or scope in (["once"], ["session"], ["always"]):
+            return " ".join(["/approve", *scope])
+        case ["no" | "n"]:
+            return "/deny"
         case _:
             return None
 

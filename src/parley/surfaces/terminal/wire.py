@@ -10,8 +10,10 @@ from parley.protocol import ParleyError
 
 __all__ = [
     "LONGEST_LINE",
+    "About",
     "Accepted",
     "Ack",
+    "AskAbout",
     "AskStatus",
     "BadFrame",
     "Deliver",
@@ -21,6 +23,7 @@ __all__ = [
     "Say",
     "Show",
     "Status",
+    "TakeBack",
     "Welcome",
     "decode",
     "encode",
@@ -38,10 +41,11 @@ class BadFrame(ParleyError):
 
 @dataclass(frozen=True, slots=True)
 class Hello:
-    """Join the conversation `chat`."""
+    """Join the conversation `chat`; `once`: for one answer, and nobody comes back for more."""
 
     chat: str
     user: str = ""
+    once: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +54,20 @@ class Say:
 
     id: str
     text: str
+
+
+@dataclass(frozen=True, slots=True)
+class TakeBack:
+    """Nobody waits for the answer to this message any more: drop it, or stop its turn."""
+
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class AskAbout:
+    """What became of the message `id`?"""
+
+    id: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,16 +87,23 @@ class AskStatus:
 
 @dataclass(frozen=True, slots=True)
 class Welcome:
+    """Who answers here; and of a conversation that goes on its title and its last exchange."""
+
     version: str
     answered_by: str
     pid: int
     profile: str = "default"
+    title: str = ""
+    asked: str = ""
+    answered: str = ""
+    stopped: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
     """What became of `Say`: `queued`, `duplicate`, `rate_limited`; or `refused` and why.
 
+    `taken back`: the answer to `TakeBack`; nothing more comes of that message.
     `later`: this gateway is stopping; say it again, under the same id, to the next one.
     """
 
@@ -88,16 +113,30 @@ class Accepted:
 
 
 @dataclass(frozen=True, slots=True)
+class About:
+    """The state of a message: `queued`, `running`, `done`, `failed`, `stopped`, `dropped`.
+
+    Empty when there is no such message: it was not accepted, or is a command.
+    """
+
+    id: str
+    state: str
+
+
+@dataclass(frozen=True, slots=True)
 class Show:
     """A live event: `started`, `text`, `reset`, `step`, `tool`, `tool_done`, `asks`, `ended`.
 
-    `ended` says in `text` how: `stopped`, or `set aside` to go on at the next gateway.
+    `ended` says in `text` how: `stopped`, or `set aside` to go on at the next gateway. `approval`
+    is the id of what it `asks`; `answers` the messages of a turn that started or ended.
     """
 
     turn: int
     event: str
     text: str = ""
     ok: bool = True
+    approval: str = ""
+    answers: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +162,19 @@ class Problem:
 
 
 Frame: TypeAlias = (
-    Hello | Say | Ack | AskStatus | Welcome | Accepted | Show | Deliver | Status | Problem
+    Hello
+    | Say
+    | TakeBack
+    | AskAbout
+    | Ack
+    | AskStatus
+    | Welcome
+    | Accepted
+    | About
+    | Show
+    | Deliver
+    | Status
+    | Problem
 )
 
 _BY_NAME: dict[str, type[Any]] = {kind.__name__.lower(): kind for kind in get_args(Frame)}
