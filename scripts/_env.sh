@@ -87,6 +87,10 @@ ensure_env() {
             return 1
         fi
     fi
+    # Under its former name it would own the `parley` command as well.
+    if compgen -G "$venv/lib/python*/site-packages/parley-[0-9]*.dist-info" >/dev/null; then
+        "$venv/bin/python" -m pip --quiet uninstall --yes parley </dev/null >&2 || true
+    fi
     say "Installing Parley (once; about a minute)"
     if ! pip_install --editable "$root[$2]"; then
         say "$(install_failure) The whole log: $venv/install.log"

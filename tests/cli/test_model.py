@@ -49,7 +49,7 @@ def test_the_list_says_what_is_installed_and_what_answers(run: Run, tmp_path: Pa
     lines = run("list").stdout.splitlines()
     assert lines[0].startswith("* smollm2")
     assert "not installed" in lines[0]
-    assert "1,117 MB" in lines[1]
+    assert "1.1 GB" in lines[1]
 
 
 def test_using_an_installed_model_writes_the_settings(run: Run, tmp_path: Path, home: Path) -> None:

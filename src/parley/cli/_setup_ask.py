@@ -36,12 +36,21 @@ class _Questions:
         self._say("Who should answer?")
         picked = self._pick(options)
         if picked == 0:
-            return Choice("local")
+            return Choice("local", self._local())
         if picked <= len(servers):
             return self._found(servers[picked - 1])
         if picked == len(options) - 1:
             return self._other()
         return self._known("openai" if picked == len(options) - 3 else "anthropic")
+
+    def _local(self) -> str | None:
+        from parley.agent.providers.local.weights import CATALOGUE
+        from parley.cli._model_fetch import fetch_model, pick_model
+
+        name = pick_model()
+        if name is not None:
+            fetch_model(CATALOGUE[name])
+        return name
 
     def _known(self, name: str) -> Choice:
         choice = self._with_key(Choice(name), required=True)

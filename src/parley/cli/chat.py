@@ -56,6 +56,7 @@ def _ask_once(message: str | None, chat: str | None, *, as_json: bool) -> None:
     import uuid
 
     from parley.cli._chat_once import ask_once
+    from parley.cli._model_fetch import offer_missing_model
     from parley.config import load_settings
 
     text = message if message is not None else _piped()
@@ -65,10 +66,11 @@ def _ask_once(message: str | None, chat: str | None, *, as_json: bool) -> None:
         _refuse('There is nothing to ask; try: parley chat -m "hello"', as_json)
     try:
         profile = current_profile()
+        settings = offer_missing_model(profile, load_settings(profile), fetch_unasked=True)
         code = asyncio.run(
             ask_once(
                 profile,
-                load_settings(profile),
+                settings,
                 chat=chat or f"once-{uuid.uuid4().hex[:12]}",
                 text=text,
                 as_json=as_json,
@@ -90,9 +92,22 @@ def _refuse(sentence: str, as_json: bool) -> NoReturn:
 def _open_screen(chat: str) -> None:
     from parley.cli._early_keys import early_keys
 
+    _offer_model()
     with early_keys() as typed:  # before what takes long to import
         from parley.cli._chat_screen import Screen
         from parley.config import load_settings
 
         profile = current_profile()
         asyncio.run(Screen(profile, load_settings(profile), chat=chat).run(typed))
+
+
+def _offer_model() -> None:
+    """On the first start: a question, which needs the terminal as it is."""
+    from parley.agent.providers.local.weights import has_any_model
+
+    if not has_any_model():
+        from parley.cli._model_fetch import offer_missing_model
+        from parley.config import load_settings
+
+        profile = current_profile()
+        offer_missing_model(profile, load_settings(profile), fetch_unasked=True)

@@ -18,6 +18,7 @@ from parley.cli._gateway_words import describe
 from parley.cli._shared import asked_profile, current_profile, fail, print_json
 from parley.gateway.home import Silent, holder_of, socket_path
 from parley.profiles import Profile, default_profile, scan_profiles
+from parley.protocol import ParleyError
 
 if TYPE_CHECKING:
     from parley.cli._host import House
@@ -44,6 +45,8 @@ def register(parent: typer.Typer) -> None:
 @app.command()
 def run() -> None:
     """Start the gateway and serve until it is stopped (Ctrl-C or SIGTERM)."""
+    if sys.stdin is not None and sys.stdin.isatty():
+        _offer_model()
     serve(_plan)
 
 
@@ -76,6 +79,15 @@ def serve(plan: Callable[[], House], greet: Greet | None = None) -> None:
     # What is loaded now stays for good: the collector need not walk it, now or later.
     gc.disable()
     uvloop.run(_run(plan, greet or partial(describe, greeting=True)))
+
+
+def _offer_model() -> None:
+    from parley.cli._model_fetch import offer_missing_model
+    from parley.config import load_settings
+
+    with contextlib.suppress(ParleyError):  # what is wrong with the settings is told at the start
+        profile = current_profile()
+        offer_missing_model(profile, load_settings(profile), fetch_unasked=False)
 
 
 def _plan() -> House:

@@ -11,6 +11,7 @@ from typing import Annotated
 
 import typer
 
+from parley.cli._model_fetch import megabytes
 from parley.cli._shared import current_profile, fail, print_json
 from parley.profiles import Profile
 from parley.protocol import ParleyError
@@ -62,27 +63,34 @@ def list_(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] =
     for row in rows:
         mark = "*" if row["in_use"] else " "
         state = "installed" if row["installed"] else "not installed"
-        size = _megabytes(int(str(row["size"])))
+        size = megabytes(int(str(row["size"])))
         typer.echo(f"{mark} {row['name']:<10} {state:<14} {size:>8}  {row['title']}: {row['note']}")
     typer.echo("* answers now" if chosen is not None else "No local model answers now.")
 
 
 @app.command("install")
-def install(name: _Name) -> None:
-    """Fetch a model. An interrupted install goes on where it stopped."""
-    from parley.agent.providers.local.install import install as install_model
-    from parley.agent.providers.local.install import is_installed
+def install(
+    name: Annotated[
+        str, typer.Argument(help="A name that `parley model list` shows, or `runtime`.")
+    ],
+) -> None:
+    """Fetch a model, and what runs it. An interrupted install goes on where it stopped.
+
+    `runtime` alone is what runs them, for a .gguf file of yours.
+    """
     from parley.agent.providers.local.weights import catalogued
-    from parley.cli._model_progress import shown_progress
+    from parley.cli._model_fetch import fetch_model, fetch_runtime
 
     with _one_sentence():
+        if name == "runtime":
+            is_new = fetch_runtime()
+            typer.echo(f"The runtime is {'installed' if is_new else 'already installed'}.")
+            return
         model = catalogued(name)
-        if is_installed(model):
-            typer.echo(f"{model.name} is already installed.")
+        if fetch_model(model):
+            typer.echo(f"{model.name} is installed ({megabytes(model.size)}).")
         else:
-            with shown_progress(f"Installing {model.title}") as progress:
-                install_model(model, progress=progress)
-            typer.echo(f"{model.name} is installed ({_megabytes(model.size)}).")
+            typer.echo(f"{model.name} is already installed.")
         chosen = _chosen(current_profile())
     if chosen != model.name:
         typer.echo(f"To let it answer: parley model use {model.name}")
@@ -128,7 +136,7 @@ def remove(
         if is_installed(model) and not yes:
             if not sys.stdin.isatty():
                 fail(f"Say that you mean it: `parley model remove {model.name} --yes`.")
-            question = f"Remove {model.title} ({_megabytes(model.size)})?"
+            question = f"Remove {model.title} ({megabytes(model.size)})?"
             if not typer.confirm(question):
                 raise typer.Exit(1)
         removed = uninstall(model)
@@ -160,10 +168,6 @@ def _file_row(path: Path) -> dict[str, object]:
         "note": "a file of yours" if there else "the file is missing",
         "file": str(path),
     }
-
-
-def _megabytes(size: int) -> str:
-    return f"{size / 1_000_000:,.0f} MB"
 
 
 @contextmanager

@@ -37,5 +37,5 @@ class MemorySettings(Section):
     model: str | None = Field(default=None, description="the model it is asked for")
     embeddings: Literal["auto", "off"] = Field(
         default="auto",
-        description="`auto`: memory is searched by meaning too where `parley[embeddings]` is there",
+        description="`auto`: memory is searched by meaning too if the extra `embeddings` is there",
     )

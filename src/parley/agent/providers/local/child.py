@@ -27,13 +27,17 @@ _PR_SET_PDEATHSIG = 1
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What the parent asks for. `context_tokens` is for each request, `threads` 0 is our choice."""
+    """What the parent asks for. `context_tokens` is for each request, `threads` 0 is our choice.
+
+    `runtime` is a directory to import xllamacpp from, where the environment has none.
+    """
 
     weights: str
     context_tokens: int
     threads: int
     key: str
     parent: int
+    runtime: str | None = None
 
     def to_line(self) -> bytes:
         return json.dumps(asdict(self)).encode() + b"\n"
@@ -78,6 +82,8 @@ def main() -> int:
 
 
 def _serve(load: Load) -> tuple[object, Answer]:
+    if load.runtime is not None:
+        sys.path.append(load.runtime)
     import xllamacpp
 
     params = xllamacpp.CommonParams()

@@ -41,11 +41,16 @@ def model_environment(environment: Mapping[str, str] | None = None) -> dict[str,
 
 
 def pip_environment(environment: Mapping[str, str] | None = None) -> dict[str, str]:
-    """What pip may know: also its own settings, the proxies and the certificates."""
+    """What pip, or uv, may know: also its own settings, the proxies and the certificates."""
     source = os.environ if environment is None else environment
     more = {
         name: value
         for name, value in source.items()
-        if name in _OURS or name.upper() in _PIP or name.startswith("PIP_")
+        if name in _OURS
+        or name.upper() in _PIP
+        or (name.startswith(("PIP_", "UV_")) and not name.startswith("UV_PUBLISH"))
     }
+    index = source.get("UV_DEFAULT_INDEX") or source.get("UV_INDEX_URL")
+    if index and "PIP_INDEX_URL" not in more:
+        more["PIP_INDEX_URL"] = index
     return base_environment(source) | more

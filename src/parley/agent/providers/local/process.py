@@ -16,13 +16,14 @@ from typing import Self
 from parley.agent.providers.base import ProviderError
 from parley.agent.providers.local.child import Answer, Load
 from parley.agent.providers.local.environment import model_environment
+from parley.agent.providers.local.runtime import unpacked_runtime
 
-__all__ = ["ModelProcess", "Wanted"]
+__all__ = ["NO_RUNTIME", "ModelProcess", "Wanted"]
 
 _LOAD_SECONDS = 300.0
 _END_SECONDS = 2.0
 _LOG_BYTES = 1_000_000
-_NO_LIBRARY = "The local model needs a part that is not installed: run `pip install xllamacpp`."
+NO_RUNTIME = "What runs local models is not installed: run `parley model install runtime`."
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +47,14 @@ class ModelProcess:
     async def start(cls, wanted: Wanted, *, log_file: Path | None) -> Self:
         """Start the child and wait until the weights are loaded."""
         key = secrets.token_urlsafe(32)
+        unpacked = unpacked_runtime()
         load = Load(
-            str(wanted.weights), wanted.context_tokens, wanted.threads, key, parent=os.getpid()
+            weights=str(wanted.weights),
+            context_tokens=wanted.context_tokens,
+            threads=wanted.threads,
+            key=key,
+            parent=os.getpid(),
+            runtime=None if unpacked is None else str(unpacked),
         )
         process = await _spawn(log_file)
         try:
@@ -151,7 +158,7 @@ async def _end(process: asyncio.subprocess.Process) -> None:
 
 def _failure(answer: Answer | None, wanted: Wanted, log_file: Path | None) -> ProviderError:
     if answer is not None and answer.outcome == "no_library":
-        return ProviderError(_NO_LIBRARY, kind="refused")
+        return ProviderError(NO_RUNTIME, kind="refused")
     where = f"; its log is {log_file}" if log_file is not None else ""
     return ProviderError(
         f"The local model could not be loaded from {wanted.weights}: install it again, or choose "

