@@ -96,6 +96,8 @@ class Attachment:
     media_type: str
     path: str
     size: int
+    detail: str | None = None
+    """Of a picture: how closely a program wants it looked at, in OpenAI's words."""
 
     @property
     def is_remote(self) -> bool:
@@ -109,12 +111,13 @@ class Attachment:
         return min(self.size, _MOST_TEXT_OF_A_FILE) + len(self.name)
 
     def to_dict(self) -> dict[str, Any]:
-        return {
+        record: dict[str, Any] = {
             "name": self.name,
             "media_type": self.media_type,
             "path": self.path,
             "size": self.size,
         }
+        return record if self.detail is None else {**record, "detail": self.detail}
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,6 +227,8 @@ class ChatMessage:
     tool_name: str | None = None
     attachments: tuple[Attachment, ...] = ()
     note: str | None = None
+    name: str | None = None
+    """Who of several speaks, as a program names them."""
 
     @property
     def size(self) -> int:
@@ -248,6 +253,8 @@ class ChatMessage:
             record["attachments"] = [item.to_dict() for item in self.attachments]
         if self.note is not None:
             record["note"] = self.note
+        if self.name is not None:
+            record["name"] = self.name
         return record
 
     @classmethod
@@ -260,6 +267,7 @@ class ChatMessage:
             tool_name=record.get("tool_name"),
             attachments=tuple(Attachment(**item) for item in record.get("attachments", ())),
             note=record.get("note"),
+            name=record.get("name"),
         )
 
 
@@ -280,7 +288,10 @@ class HistoryEntry:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What one model call cost. `input_tokens` includes `cached_tokens`; money in millionths."""
+    """What one model call cost. `input_tokens` includes `cached_tokens`; money in millionths.
+
+    `output_tokens` includes `reasoning_tokens`, those of thoughts.
+    """
 
     provider: str
     model: str
@@ -288,6 +299,7 @@ class Usage:
     output_tokens: int = 0
     cached_tokens: int = 0
     micros: int = 0
+    reasoning_tokens: int = 0
 
     def __add__(self, later: Usage) -> Usage:
         """Both together, under the name of the later one."""
@@ -298,6 +310,7 @@ class Usage:
             self.output_tokens + later.output_tokens,
             self.cached_tokens + later.cached_tokens,
             self.micros + later.micros,
+            self.reasoning_tokens + later.reasoning_tokens,
         )
 
 
@@ -311,13 +324,16 @@ class ToolSpec:
     name: str
     description: str
     parameters: Mapping[str, Any]
+    strict: bool | None = None
+    """Whether a call must keep to `parameters` to the letter; None: as the provider does it."""
 
     def to_dict(self) -> dict[str, Any]:
-        return {
+        record: dict[str, Any] = {
             "name": self.name,
             "description": self.description,
             "parameters": dict(self.parameters),
         }
+        return record if self.strict is None else {**record, "strict": self.strict}
 
 
 @dataclass(frozen=True, slots=True)
@@ -328,6 +344,9 @@ class Wishes:
     temperature: float | None = None
     top_p: float | None = None
     seed: int | None = None
+    presence_penalty: float | None = None
+    frequency_penalty: float | None = None
+    reasoning_effort: str | None = None
     stop: tuple[str, ...] = ()
     tool_choice: Literal["auto", "none", "required"] | None = None
     tool: str | None = None
@@ -525,7 +544,7 @@ class Final:
     """The turn's reply. `text` is what the person gets.
 
     `calls` are for the program that asked, which runs those tools itself. `complete` is False when
-    the model's length limit cut the text.
+    the model's length limit cut the text, or its provider's content filter: then it is `filtered`.
     """
 
     text: str
@@ -534,6 +553,7 @@ class Final:
     complete: bool = True
     attachments: tuple[Attachment, ...] = ()
     """Files that go with it."""
+    filtered: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,6 +38,8 @@ _WRAP_UP = (
     "You have used all the steps of this turn. Answer now with what you know; use no more tools."
 )
 _LONGEST_REPLY = 1_000_000  # characters: more is a model that runs away
+_PROGRAM_WAITS = 10.0
+"""A program is told at once when to ask again, rather than kept waiting."""
 _CUT = "\n\n(The answer was cut at the model's length limit; say “go on” for the rest.)"
 
 
@@ -269,6 +271,8 @@ class _Loop:
             tools=() if last else self._specs,
             wishes=wishes,
         )
+        if task.request is not None:
+            request = replace(request, longest_wait=_PROGRAM_WAITS)
         self._asked_tokens = self._fitting.tokens_of(request)
         return replace(request, max_output_tokens=self._fitting.longest_reply(self._asked_tokens))
 
@@ -279,15 +283,32 @@ class _Loop:
 
     def _final(self, reply: ModelReply) -> Final | Failed:
         text = reply.text.strip()
+        if not text and reply.filtered:
+            return self._withheld(reply)
         if not text:
             how = "`/retry` asks it again" if self._task.request is None else "ask again"
             sentence = f"The model gave an empty answer; {how}."
             return Failed(sentence, cause="empty", usage=reply.usage, kind="broken")
-        cut = "" if reply.complete or self._task.request is not None else _CUT
+        is_cut = not reply.complete and not reply.filtered and self._task.request is None
+        cut = _CUT if is_cut else ""
         files = tuple(
             file
             for message in self._progress
             if message.role == "tool"
             for file in message.attachments
         )
-        return Final(text + cut, reply.usage, complete=reply.complete, attachments=files)
+        return Final(
+            text + cut,
+            reply.usage,
+            complete=reply.complete,
+            attachments=files,
+            filtered=reply.filtered,
+        )
+
+    def _withheld(self, reply: ModelReply) -> Final | Failed:
+        """A program reads of a content filter in the answer, a person in a sentence."""
+        if self._task.request is not None:
+            return Final("", reply.usage, complete=False, filtered=True)
+        who = self._task.provider.label
+        sentence = f"The content filter of {who} withheld the reply: put it another way."
+        return Failed(sentence, cause="filtered", usage=reply.usage, kind="refused")

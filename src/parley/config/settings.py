@@ -194,6 +194,10 @@ class ApiConfig(Section):
         default_factory=list,
         description="web pages that may ask, such as https://chat.example.org; none if empty",
     )
+    models: dict[str, Id] = Field(
+        default_factory=dict,
+        description="other names of profiles for programs, such as `gpt-4o: default`",
+    )
     requests_per_minute: Annotated[int, Field(ge=0), Number] = Field(
         default=0, description="of one key; 0: no limit. A key may have its own"
     )

@@ -155,9 +155,10 @@ async def test_a_prompt_that_is_too_long_is_said() -> None:
         assert (await failure(claude(server))).kind == "too_long"
 
 
-async def test_a_refusal_is_an_error() -> None:
+async def test_a_refusal_is_a_filtered_reply() -> None:
     async with ScriptedModel(lambda _: events(start(), *end("refusal"))) as server:
-        assert (await failure(claude(server))).kind == "refused"
+        reply = await final(claude(server))
+    assert (reply.text, reply.filtered, reply.complete) == ("", True, False)
 
 
 async def sent(*messages: ChatMessage, tools: bool = True, system: str = "Be brief.") -> Any:

@@ -243,7 +243,7 @@ async def test_a_model_named_after_its_vision_is_not_blind_for_that(tmp_path: Pa
             "here", base_url=server.base_url, api_key=None, model="vision-1", context_window=8192
         )
         error = await failure(provider, request(saying("see", picture(tmp_path))))
-    assert error.kind == "refused"
+    assert error.kind == "not_found"
 
 
 # ── documents and texts ───────────────────────────────────────────────────────────────────────

@@ -321,9 +321,10 @@ async def test_odd_shapes_in_a_stream_are_passed_over() -> None:
     assert (await reply_to(reply)).text == "a"
 
 
-async def test_a_filtered_reply_is_refused() -> None:
+async def test_a_filtered_reply_says_so() -> None:
     async with ScriptedModel(lambda _: Reply(finish_reason="content_filter")) as server:
-        assert (await failure(openai(server))).kind == "refused"
+        reply = await final(openai(server))
+    assert (reply.text, reply.filtered, reply.complete) == ("", True, False)
 
 
 # ── servers that take less than we offer ──────────────────────────────────────────────────────

@@ -13,9 +13,11 @@ from parley.agent.providers.http import DONE, JsonObject, encode
 from parley.agent.providers.remote import RemoteProvider
 from parley.agent.providers.render import arguments_text, count, output_limit
 from parley.agent.providers.wishes import (
+    PENALTIES,
     anthropic_options,
     check_tool_choice,
     json_schema_of,
+    refuse_wishes,
     unsupported,
 )
 from parley.protocol import TextDelta, ToolCall, Usage
@@ -46,6 +48,8 @@ class AnthropicProvider(RemoteProvider):
         check_tool_choice(request)
         if json_schema_of(request) is not None:
             raise unsupported(f"{self._label}'s model {self._model}", "response_format")
+        who = f"{self._label}'s model {self._model}"
+        refuse_wishes(request, who, *PENALTIES, "reasoning_effort")
         reply = _Reply()
         last_only = self._is_blind
         while True:
@@ -109,11 +113,6 @@ class AnthropicProvider(RemoteProvider):
                 f"{self._label} broke off in the middle of its reply; try again in a moment.",
                 kind="broken",
             )
-        if reply.stop_reason == "refusal" and not text:
-            raise ProviderError(
-                f"{self._model} at {self._label} declined to answer: put it another way.",
-                kind="refused",
-            )
         usage = reply.usage
         cached = usage.get("cache_read_input_tokens", 0)
         fresh = usage.get("input_tokens", 0) + usage.get("cache_creation_input_tokens", 0)
@@ -127,7 +126,9 @@ class AnthropicProvider(RemoteProvider):
                 cached_tokens=cached,
             ),
             tool_calls=calls,
-            complete=reply.stop_reason not in {"max_tokens", "model_context_window_exceeded"},
+            complete=reply.stop_reason
+            not in {"max_tokens", "model_context_window_exceeded", "refusal"},
+            filtered=reply.stop_reason == "refusal",
         )
 
 

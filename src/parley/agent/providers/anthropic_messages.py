@@ -7,7 +7,7 @@ import re
 from base64 import b64encode
 from collections.abc import Iterable, Sequence
 
-from parley.agent.providers.attachments import Loaded, Shown, named, parts_of, with_parts
+from parley.agent.providers.attachments import Loaded, Shown, named, parts_of, with_name, with_parts
 from parley.agent.providers.base import ToolSpec
 from parley.agent.providers.http import JsonObject
 from parley.agent.providers.render import arguments_text, says_nothing
@@ -65,7 +65,7 @@ def _blocks(message: ChatMessage) -> list[JsonObject]:
         if message.text.strip():
             block["content"] = message.text
         return [block]
-    text = named(message)
+    text = with_name(message, named(message))
     blocks: list[JsonObject] = [_text_block(text)] if text.strip() else []
     blocks.extend(
         {
@@ -81,7 +81,7 @@ def _blocks(message: ChatMessage) -> list[JsonObject]:
 
 def _blocks_with_files(message: ChatMessage, place: int, files: Loaded) -> list[JsonObject]:
     parts = list(parts_of(message, place, files))
-    text = with_parts(message.text, parts)
+    text = with_name(message, with_parts(message.text, parts))
     blocks = [_shown_block(part) for part in parts if isinstance(part, Shown)]
     if text.strip():
         blocks.insert(0, _text_block(text))
@@ -105,7 +105,7 @@ def _plain_blocks(message: ChatMessage) -> list[JsonObject]:
     if message.role == "tool":
         return [_text_block(f"[result of {message.tool_name or 'a tool'}] {message.text}")]
     calls = (f"[used {c.name} {arguments_text(c.arguments)}]" for c in message.tool_calls)
-    text = "\n".join([*filter(str.strip, [named(message)]), *calls])
+    text = "\n".join([*filter(str.strip, [with_name(message, named(message))]), *calls])
     return [_text_block(text or _NO_TEXT)]
 
 

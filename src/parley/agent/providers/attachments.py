@@ -30,6 +30,7 @@ __all__ = [
     "named",
     "parts_of",
     "shown_places",
+    "with_name",
     "with_parts",
 ]
 
@@ -94,6 +95,7 @@ class Shown:
     media_type: str
     data: bytes = b""
     url: str = ""
+    detail: str | None = None
 
 
 Part: TypeAlias = Named | Shown
@@ -164,6 +166,7 @@ def parts_of(message: ChatMessage, place: int, loaded: Loaded) -> Iterator[Part]
                 media_type=_media_type(one),
                 data=data or b"",
                 url=one.path if one.is_remote else "",
+                detail=one.detail,
             )
         elif _kind(one) == "text" and (text := _decoded(data)) is not None:
             yield Named(f"{_line(one)}\n{text.rstrip()}\n[end of {one.name}]")
@@ -179,6 +182,11 @@ def with_parts(text: str, parts: Sequence[Part]) -> str:
     """A message's text with the words that stand for its files."""
     words = (part.text for part in parts if isinstance(part, Named))
     return "\n".join([*filter(None, [text]), *words])
+
+
+def with_name(message: ChatMessage, text: str) -> str:
+    """The text, after who said it where the wire format has no field for that."""
+    return text if message.name is None else f"{message.name}: {text}"
 
 
 def named(message: ChatMessage) -> str:

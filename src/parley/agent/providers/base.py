@@ -38,16 +38,22 @@ class ModelRequest:
     max_output_tokens: int | None = None
     wishes: Wishes = field(default_factory=Wishes)
     """What a program wants; `max_output_tokens` above is the tightest limit already."""
+    longest_wait: float = 60.0
+    """Seconds that may be spent in all on waiting before the server is asked again."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModelReply:
-    """The end of a stream: the whole reply. `complete` is False when the length limit cut it."""
+    """The end of a stream: the whole reply.
+
+    `complete` is False when the length limit cut it, or the content filter: then it is `filtered`.
+    """
 
     text: str
     usage: Usage
     tool_calls: tuple[ToolCall, ...] = ()
     complete: bool = True
+    filtered: bool = False
 
 
 ModelEvent: TypeAlias = TextDelta | TextReset | ModelReply
@@ -59,6 +65,7 @@ ErrorKind: TypeAlias = Literal[
     "rate_limited",
     "overloaded",  # 5xx, or the server says so
     "too_long",  # the request does not fit the model's window
+    "not_found",  # the server has no such model or address
     "refused",  # any other 4xx: asking again changes nothing
     "unsupported",  # this model or server does not offer what was asked for
     "broken",  # the answer was not understood, or ended half-way

@@ -88,9 +88,8 @@ def _may_help(provider: Provider, failed: Provider, error: ProviderError) -> boo
         return provider.context_window > failed.context_window
     if error.kind == "unsupported":
         return False  # who asked chose this model, and is told
-    if error.kind == "refused":
-        return error.status == 404  # the model is gone there; the request itself is sound
-    return True
+    # A model that is gone there may be had elsewhere: the request itself is sound.
+    return error.kind != "refused"
 
 
 def _all_failed(failures: Sequence[tuple[Provider, ProviderError]]) -> ProviderError:

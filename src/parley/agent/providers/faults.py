@@ -37,7 +37,8 @@ _KIND_OF_TYPE: Mapping[str, ErrorKind] = {
     "exceed_context_size_error": "too_long",
     "request_too_large": "too_long",
     "invalid_request_error": "refused",
-    "not_found_error": "refused",
+    "not_found_error": "not_found",
+    "model_not_found": "not_found",
 }
 
 
@@ -128,6 +129,8 @@ def _kind_of_status(status: int, *, detail: str, names: frozenset[str]) -> Error
         return "rate_limited"
     if status == 408:
         return "timeout"
+    if status in {404, 405}:
+        return "not_found"
     return "overloaded" if status >= 500 else "refused"
 
 

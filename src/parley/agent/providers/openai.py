@@ -136,6 +136,10 @@ class OpenAIProvider(RemoteProvider):
         for place, message in enumerate(request.messages):
             if message.tool_calls or message.attachments or message.role == "tool":
                 messages.append(_render(message, place, files))
+            elif message.name is not None:
+                messages.append(
+                    {"role": message.role, "content": message.text, "name": message.name}
+                )
             elif message.role == "user" or message.text.strip():
                 # Nearly all of a long conversation: rendered here, as it is read every turn.
                 messages.append({"role": message.role, "content": message.text})
@@ -208,16 +212,13 @@ class OpenAIProvider(RemoteProvider):
                 f"{self._label} broke off in the middle of its reply; try again in a moment.",
                 kind="broken",
             )
-        if reply.finish_reason == "content_filter" and not text and not calls:
-            raise ProviderError(
-                f"The content filter of {self._label} withheld the reply: put it another way.",
-                kind="refused",
-            )
         return ModelReply(
             text=text,
             usage=_usage(reply.usage, label=self._label, model=self._model),
             tool_calls=calls,
-            complete=reply.finish_reason not in {"length", "max_tokens", "model_length"},
+            complete=reply.finish_reason
+            not in {"length", "max_tokens", "model_length", "content_filter"},
+            filtered=reply.finish_reason == "content_filter",
         )
 
 
@@ -274,6 +275,7 @@ def _usage(usage: Mapping[str, Any], *, label: str, model: str) -> Usage:
         input_tokens=count(usage, "prompt_tokens"),
         output_tokens=count(usage, "completion_tokens"),
         cached_tokens=cached or count(usage, "prompt_cache_hit_tokens"),
+        reasoning_tokens=count(usage.get("completion_tokens_details"), "reasoning_tokens"),
     )
 
 
@@ -284,15 +286,16 @@ def _render(message: ChatMessage, place: int, files: Loaded | None) -> JsonObjec
             "tool_call_id": message.tool_call_id or "",
             "content": message.text,
         }
+    who = {} if message.name is None else {"name": message.name}
     if message.tool_calls:
         return {
             "role": "assistant",
             "content": message.text or None,
             "tool_calls": [_render_call(call) for call in message.tool_calls],
-        }
+        } | who
     if message.role == "user" and files is not None:
-        return _render_files(message, place, files)
-    return {"role": message.role, "content": named(message)}
+        return _render_files(message, place, files) | who
+    return {"role": message.role, "content": named(message)} | who
 
 
 def _render_files(message: ChatMessage, place: int, files: Loaded) -> JsonObject:
@@ -308,7 +311,8 @@ def _render_files(message: ChatMessage, place: int, files: Loaded) -> JsonObject
 def _render_shown(part: Shown) -> JsonObject:
     url = part.url or f"data:{part.media_type};base64,{b64encode(part.data).decode()}"
     if part.kind == "picture":
-        return {"type": "image_url", "image_url": {"url": url}}
+        detail = {} if part.detail is None else {"detail": part.detail}
+        return {"type": "image_url", "image_url": {"url": url, **detail}}
     return {"type": "file", "file": {"filename": part.name, "file_data": url}}
 
 
@@ -321,11 +325,4 @@ def _render_call(call: ToolCall) -> JsonObject:
 
 
 def _render_tool(tool: ToolSpec) -> JsonObject:
-    return {
-        "type": "function",
-        "function": {
-            "name": tool.name,
-            "description": tool.description,
-            "parameters": dict(tool.parameters),
-        },
-    }
+    return {"type": "function", "function": tool.to_dict()}

@@ -17,7 +17,8 @@ __all__ = ["RetryingProvider"]
 class RetryingProvider:
     """Tries `inner` up to `attempts` times, with growing pauses of random length between.
 
-    A server that names its own pause is obeyed, unless it asks for more than `longest_wait`.
+    A server that names its own pause is obeyed, unless all pauses together would take longer than
+    the request's `longest_wait`.
     """
 
     def __init__(
@@ -27,7 +28,6 @@ class RetryingProvider:
         attempts: int = 4,
         base_delay: float = 0.5,
         max_delay: float = 30.0,
-        longest_wait: float = 60.0,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         random: Callable[[], float] = random_numbers.random,
     ) -> None:
@@ -35,7 +35,6 @@ class RetryingProvider:
         self._attempts = attempts
         self._base_delay = base_delay
         self._max_delay = max_delay
-        self._longest_wait = longest_wait
         self._sleep = sleep
         self._random = random
 
@@ -57,7 +56,7 @@ class RetryingProvider:
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         """Stream from `inner`; text of a try that failed is withdrawn before the next one."""
-        attempt = 1
+        attempt, left = 1, request.longest_wait
         while True:
             has_spoken = False
             try:
@@ -68,7 +67,8 @@ class RetryingProvider:
             except ProviderError as error:
                 if not error.worth_retrying or attempt >= self._attempts:
                     raise
-                pause = self._pause(error, attempt)
+                pause = self._pause(error, attempt, left)
+                left -= pause
             else:
                 return
             await self._sleep(pause)
@@ -83,12 +83,12 @@ class RetryingProvider:
     async def close(self) -> None:
         await self._inner.close()
 
-    def _pause(self, error: ProviderError, attempt: int) -> float:
+    def _pause(self, error: ProviderError, attempt: int, left: float) -> float:
         asked = error.retry_after
         if asked is None:
             longest = min(self._max_delay, self._base_delay * 2.0 ** (attempt - 1))
             return self._random() * longest
-        if asked > self._longest_wait:
+        if asked > left:
             raise ProviderError(
                 f"{self.label} asks to be left alone for {_spoken(asked)}: try again then, or "
                 "use another provider.",

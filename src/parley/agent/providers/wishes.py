@@ -8,19 +8,26 @@ from typing import Any
 from parley.agent.providers.base import ModelRequest, ProviderError
 
 __all__ = [
+    "PENALTIES",
     "anthropic_options",
     "check_tool_choice",
     "demands_a_tool",
     "json_schema_of",
     "openai_options",
+    "refuse_wishes",
     "refused_wish",
     "unsupported",
 ]
+
+PENALTIES = ("presence_penalty", "frequency_penalty")
 
 # Without these a reply would be another than the one that was asked for.
 _FIRM = {
     "response_format": re.compile(r"response_format|json_schema|json_object|json mode", re.I),
     "tool_choice": re.compile(r"tool_choice|tool choice", re.I),
+    "presence_penalty": re.compile(r"presence_?penalty", re.I),
+    "frequency_penalty": re.compile(r"frequency_?penalty", re.I),
+    "reasoning_effort": re.compile(r"reasoning[_.]?effort", re.I),
     "stop": re.compile(r"\bstop\b"),
 }
 
@@ -51,6 +58,13 @@ def unsupported(who: str, wish: str, *, status: int | None = None, why: str = ""
     )
 
 
+def refuse_wishes(request: ModelRequest, who: str, *names: str) -> None:
+    """Raise `ProviderError` for the first of these wishes that was made. 0 asks for nothing."""
+    for name in names:
+        if getattr(request.wishes, name):
+            raise unsupported(who, name)
+
+
 def openai_options(request: ModelRequest) -> dict[str, Any]:
     """The wishes as fields of a chat completions request."""
     wishes = request.wishes
@@ -62,7 +76,7 @@ def openai_options(request: ModelRequest) -> dict[str, Any]:
             options["tool_choice"] = wishes.tool_choice
         if wishes.parallel_tool_calls is not None:
             options["parallel_tool_calls"] = wishes.parallel_tool_calls
-    for name in ("temperature", "top_p", "seed"):
+    for name in ("temperature", "top_p", "seed", *PENALTIES, "reasoning_effort"):
         if (value := getattr(wishes, name)) is not None:
             options[name] = value
     if wishes.stop:

@@ -130,10 +130,14 @@ def _messages(turn: Turn, asked: tuple[ChatMessage, ...], files: Files) -> list[
         elif calls := [call for call in message.tool_calls if is_theirs(call)]:
             messages.append(_reply_with_calls(message, calls))
         elif message.role == "user" and message.attachments and id(message) in fresh:
-            messages.append({"role": "user", "content": _parts(message, files)})
+            messages.append({"role": "user", "content": _parts(message, files)} | _who(message))
         elif (text := _text_of(message, files)).strip():
-            messages.append({"role": message.role, "content": text})
+            messages.append({"role": message.role, "content": text} | _who(message))
     return messages
+
+
+def _who(message: ChatMessage) -> JsonObject:
+    return {} if message.name is None else {"name": message.name}
 
 
 class _Theirs:
@@ -196,15 +200,16 @@ def _parts(message: ChatMessage, files: Files) -> list[JsonObject] | str:
 
 def _part(item: Attachment, files: Files) -> JsonObject | None:
     is_picture = item.media_type.startswith("image/")
+    detail = {} if item.detail is None else {"detail": item.detail}
     if is_picture and item.is_remote:
-        return {"type": "image_url", "image_url": {"url": item.path}}
+        return {"type": "image_url", "image_url": {"url": item.path, **detail}}
     content = files.contents.get(item)
     if content is None or not (is_picture or files.taken):
         return None
     media_type = item.media_type.replace(" ", "")
     url = f"data:{media_type};base64,{b64encode(content).decode('ascii')}"
     if is_picture:
-        return {"type": "image_url", "image_url": {"url": url}}
+        return {"type": "image_url", "image_url": {"url": url, **detail}}
     return {"type": "file", "file": {"filename": item.name, "file_data": url}}
 
 
@@ -229,6 +234,9 @@ def _wishes(wishes: Wishes) -> JsonObject:
         "temperature": wishes.temperature,
         "top_p": wishes.top_p,
         "seed": wishes.seed,
+        "presence_penalty": wishes.presence_penalty,
+        "frequency_penalty": wishes.frequency_penalty,
+        "reasoning_effort": wishes.reasoning_effort,
         "stop": list(wishes.stop) or None,
         "tool_choice": chosen,
         "parallel_tool_calls": wishes.parallel_tool_calls,

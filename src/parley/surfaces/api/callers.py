@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
@@ -30,6 +30,8 @@ class Caller:
     home: str
     """Who is meant when nobody is named."""
     path_profile: str | None = None
+    aliases: Mapping[str, str] = field(default_factory=dict)
+    """Other names of profiles, such as `gpt-4o` for programs that know no other model."""
     still: Callable[[], bool] = field(default=lambda: True, repr=False)
     """Whether the key still counts: it may have been revoked, or have expired."""
 
@@ -53,22 +55,37 @@ class Caller:
             if named is None and self.home not in self.profiles:
                 raise ApiError.not_found("The profile of this key is not served here.")
             return named or self.home
-        if model not in self.profiles or named not in (None, model):
+        meant = model if model in self.profiles else self.aliases.get(model, model)
+        if meant not in self.profiles or named not in (None, meant):
             raise ApiError.not_found(
                 f"There is no model `{_plain(model)}` for this key; `GET /v1/models` lists them.",
                 param="model",
                 code="model_not_found",
             )
-        return model
+        return meant
+
+    def models(self) -> list[str]:
+        """Every name that this request may use: profiles first, then their other names."""
+        reach = self.reach
+        others = (name for name, profile in self.aliases.items() if profile in reach)
+        return list(dict.fromkeys((*reach, *others)))
 
 
 class Callers:
     """Knows the keys. `home` is the profile that the local key speaks to."""
 
-    def __init__(self, ring: KeyRing, *, home: str, per_minute: int) -> None:
+    def __init__(
+        self,
+        ring: KeyRing,
+        *,
+        home: str,
+        per_minute: int,
+        aliases: Mapping[str, str] | None = None,
+    ) -> None:
         self._ring = ring
         self._home = home
         self._per_minute = per_minute
+        self._aliases = dict(aliases or {})
         self._limits = RateLimits()
 
     def known(self, request: web.Request) -> ApiKey | None:
@@ -115,7 +132,8 @@ class Callers:
         def still() -> bool:
             return self.known(request) is not None
 
-        return Caller(key, reach, home, request.match_info.get("profile"), still)
+        path_profile = request.match_info.get("profile")
+        return Caller(key, reach, home, path_profile, self._aliases, still)
 
 
 def _plain(name: str) -> str:

@@ -102,7 +102,8 @@ def _as_ending(result: Mapping[str, Any]) -> TurnEnded:
     reply = Final(
         choice["message"]["content"] or "",
         calls=calls,
-        complete=choice["finish_reason"] != "length",
+        complete=choice["finish_reason"] not in {"length", "content_filter"},
+        filtered=choice["finish_reason"] == "content_filter",
     )
     counted = result["usage"]
     usage = counted and Usage(
@@ -111,6 +112,7 @@ def _as_ending(result: Mapping[str, Any]) -> TurnEnded:
         counted["prompt_tokens"],
         counted["completion_tokens"],
         counted["prompt_tokens_details"]["cached_tokens"],
+        reasoning_tokens=counted["completion_tokens_details"]["reasoning_tokens"],
     )
     return TurnEnded(ending=reply, usage=usage)
 

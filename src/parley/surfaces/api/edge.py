@@ -262,7 +262,10 @@ def _of_aiohttp(request: web.Request, error: web.HTTPException) -> ApiError:
             headers={"Allow": allowed},
         )
     if error.status == 404:
-        return ApiError.not_found("There is nothing at this address.", code="unknown_url")
+        sentence = "There is nothing at this address."
+        if request.path.endswith("/v1/completions"):
+            sentence = "Old completions are not served: use /v1/chat/completions."
+        return ApiError.not_found(sentence, code="unknown_url")
     if error.status == 413:
         return ApiError.too_large("The body of the request is too large.")
     return ApiError(error.status, f"The request was refused: {error.reason}.")

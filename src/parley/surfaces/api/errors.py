@@ -108,6 +108,7 @@ _KINDS: dict[str, tuple[int, str]] = {
     "rate_limited": (429, "rate_limit_exceeded"),
     "overloaded": (503, "upstream_overloaded"),
     "too_long": (400, "context_length_exceeded"),
+    "not_found": (502, "upstream_not_found"),
     "refused": (400, "upstream_refused"),
     "unsupported": (400, "unsupported_parameter"),
     "auth": (502, "upstream_auth"),
@@ -129,7 +130,7 @@ def failed_to_error(failed: Failed) -> ApiError:
         code=code,
         type="upstream_error" if code.startswith("upstream_") and status >= 500 else None,
         retry_after=failed.retry_after if status in {429, 503} else None,
-        headers=_DO_NOT_RETRY if failed.kind in {"auth", "budget"} else None,
+        headers=_DO_NOT_RETRY if failed.kind in {"auth", "budget", "not_found"} else None,
     )
 
 

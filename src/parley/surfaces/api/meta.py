@@ -10,7 +10,6 @@ from parley import __version__
 from parley.gateway.status import GatewayStatus
 from parley.surfaces.api.callers import Caller
 from parley.surfaces.api.desk import Desk
-from parley.surfaces.api.errors import ApiError
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -82,7 +81,7 @@ async def models(desk: Desk, request: web.Request, caller: Caller) -> web.Respon
     """One model for each profile that this key may use."""
     from aiohttp import web
 
-    found = [_model(name) for name in caller.reach]
+    found = [_model(name) for name in caller.models()]
     return web.json_response({"object": "list", "data": found})
 
 
@@ -90,13 +89,8 @@ async def model(desk: Desk, request: web.Request, caller: Caller) -> web.Respons
     from aiohttp import web
 
     name = request.match_info["model"]
-    if name not in caller.profiles:
-        raise ApiError.not_found(
-            "There is no such model for this key; `GET /v1/models` lists them.",
-            param="model",
-            code="model_not_found",
-        )
-    return web.json_response(_model(caller.target(name)))
+    caller.target(name)
+    return web.json_response(_model(name))
 
 
 async def capabilities(desk: Desk, request: web.Request, caller: Caller) -> web.Response:

@@ -35,6 +35,7 @@ from parley.surfaces.api.wire.responses_again import events_again
 from parley.surfaces.api.wire.responses_events import ResponseEvents, ServerEvent
 from parley.surfaces.api.wire.responses_in import read_response
 from parley.surfaces.api.wire.responses_out import (
+    incomplete_details,
     output_items,
     response_object,
     response_status,
@@ -178,10 +179,9 @@ def render(ended: Ended) -> dict[str, Any]:
     """A response that was stored."""
     reply = ended.reply if isinstance(ended.reply, Final) else Final("")
     echo = dict(ended.record.body["echo"])
-    status = response_status(reply)
     return echo | {
-        "status": status,
-        "incomplete_details": None if status == "completed" else {"reason": "max_output_tokens"},
+        "status": response_status(reply),
+        "incomplete_details": incomplete_details(reply),
         "completed_at": int(time.time()),
         "output": output_items(reply),
         "usage": response_usage(ended.usage),

@@ -94,7 +94,7 @@ _CHAT: Final[dict[str, Schema]] = {
             "index": {"const": 0},
             "message": ref("ChatReply"),
             "logprobs": _NULL,
-            "finish_reason": _one_of("stop", "length", "tool_calls"),
+            "finish_reason": _one_of("stop", "length", "tool_calls", "content_filter"),
         },
     ),
     "ChatReply": _object(
@@ -137,7 +137,10 @@ _RESPONSES: Final[dict[str, Schema]] = {
             "background": {"const": False},
             "error": _or_null(_object("Why it failed.", {"code": _TEXT, "message": _TEXT})),
             "incomplete_details": _or_null(
-                _object("Why it ends early.", {"reason": {"const": "max_output_tokens"}})
+                _object(
+                    "Why it ends early.",
+                    {"reason": _one_of("max_output_tokens", "content_filter")},
+                )
             ),
             "instructions": _or_null(_TEXT),
             "max_output_tokens": _or_null(_COUNT),

@@ -98,7 +98,12 @@ class ApiSurface(Surface):
                 "`parley keys create`, or set gateway.host to 127.0.0.1."
             )
         config = self._config
-        callers = Callers(ring, home=self._home.name, per_minute=config.requests_per_minute)
+        callers = Callers(
+            ring,
+            home=self._home.name,
+            per_minute=config.requests_per_minute,
+            aliases=config.models,
+        )
         rules = DeskRules(body_bytes=config.body_mb * 1024 * 1024)
         desk = Desk(door, callers, rules, render=render)
         app = web.Application()

@@ -78,6 +78,7 @@ def test_everything_a_request_may_hold() -> None:
     assert asked.tools == (ToolSpec("weather", "The weather.", a_tool()["parameters"]),)
     assert asked.wishes == Wishes(
         max_output_tokens=10,
+        reasoning_effort="low",
         temperature=1.0,
         top_p=0.5,
         seed=3,

@@ -60,9 +60,10 @@ def test_everything_a_request_may_hold() -> None:
     )
     assert (asked.model, asked.instructions, asked.stream) == ("coder", "One.\n\nTwo.", True)
     assert asked.previous_response_id == "resp_1"
-    assert asked.tools == (ToolSpec("weather", "The weather.", a_tool()["parameters"]),)
+    assert asked.tools == (ToolSpec("weather", "The weather.", a_tool()["parameters"], True),)
     assert asked.wishes == Wishes(
         max_output_tokens=10,
+        reasoning_effort="low",
         temperature=0.5,
         top_p=0.5,
         tool="weather",

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TypedDict
 
-from parley.agent.providers.attachments import Loaded, named, parts_of, with_parts
+from parley.agent.providers.attachments import Loaded, named, parts_of, with_name, with_parts
 from parley.agent.providers.base import ModelRequest
 from parley.agent.providers.local.schema import describe_tools, written_call, written_reply
 from parley.protocol import ChatMessage
@@ -40,10 +40,12 @@ def wire_messages(
 
 def _with_files(message: ChatMessage, files: Loaded | None) -> ChatMessage:
     if not message.attachments or message.role != "user":
-        return message
+        text = with_name(message, message.text)
+        return message if message.name is None else replace(message, text=text)
     if files is None:
-        return replace(message, text=named(message))
-    return replace(message, text=with_parts(message.text, list(parts_of(message, 0, files))))
+        return replace(message, text=with_name(message, named(message)))
+    text = with_parts(message.text, list(parts_of(message, 0, files)))
+    return replace(message, text=with_name(message, text))
 
 
 def _plainly(messages: Sequence[ChatMessage]) -> Iterator[WireMessage]:

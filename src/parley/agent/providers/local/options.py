@@ -7,9 +7,11 @@ from typing import Any
 from parley.agent.providers.base import ModelRequest
 from parley.agent.providers.local.schema import union_schema
 from parley.agent.providers.wishes import (
+    PENALTIES,
     check_tool_choice,
     demands_a_tool,
     json_schema_of,
+    refuse_wishes,
     unsupported,
 )
 
@@ -27,9 +29,10 @@ def local_options(request: ModelRequest, *, with_tools: bool) -> dict[str, Any]:
     wishes = request.wishes
     options: dict[str, Any] = {
         name: value
-        for name in ("temperature", "top_p", "seed")
+        for name in ("temperature", "top_p", "seed", *PENALTIES)
         if (value := getattr(wishes, name)) is not None
     }
+    refuse_wishes(request, _WHO, "reasoning_effort")
     if not with_tools and demands_a_tool(request):
         raise unsupported(_WHO, "tool_choice", why="it uses no tools")
     if wishes.stop:

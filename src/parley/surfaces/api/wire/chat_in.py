@@ -17,11 +17,13 @@ from parley.surfaces.api.wire.models import (
     MOST_TOOLS,
     Call,
     Content,
+    Effort,
     Function,
     FunctionCall,
     MaxTokens,
     Metadata,
     ModelName,
+    Penalty,
     Seed,
     Stop,
     StreamOptions,
@@ -41,7 +43,11 @@ class Message(WireModel):
 
     role: Literal["system", "developer", "user", "assistant", "tool", "function"]
     content: Content | None = Field(None, examples=["Hello!"])
-    name: str | None = Field(None, description="Of the role `function`: which one it was.")
+    name: str | None = Field(
+        None,
+        description="Who of several speaks; of the role `function`: which one it was.",
+        max_length=256,
+    )
     refusal: str | None = None
     tool_calls: list[Call] | None = Field(
         None, description="Of the role `assistant`.", max_length=MOST_TOOLS, fail_fast=True
@@ -84,6 +90,9 @@ class ChatCompletionRequest(WireModel):
     temperature: Temperature = None
     top_p: TopP = None
     seed: Seed = None
+    presence_penalty: Penalty = None
+    frequency_penalty: Penalty = None
+    reasoning_effort: Effort = None
     stop: Stop = None
     tools: list[ChatTool] | None = Field(None, max_length=MOST_TOOLS, fail_fast=True)
     tool_choice: Literal["auto", "none", "required"] | Choice | None = None
@@ -128,6 +137,9 @@ def read_chat(body: object, keep: Keeper, *, continued: bool = False) -> ParsedR
             temperature=asked.temperature,
             top_p=asked.top_p,
             seed=asked.seed,
+            presence_penalty=asked.presence_penalty,
+            frequency_penalty=asked.frequency_penalty,
+            reasoning_effort=asked.reasoning_effort,
             stop=(asked.stop,) if isinstance(asked.stop, str) else tuple(asked.stop or ()),
             tool_choice=box.mode,
             tool=box.only,
@@ -200,10 +212,10 @@ def _add(message: Message, index: int, conversation: Conversation) -> None:
         case "system" | "developer":
             conversation.instruct(message.content, param=param)
         case "user":
-            conversation.ask(message.content, param=param)
+            conversation.ask(message.content, param=param, name=message.name)
         case "assistant":
             content = message.refusal if message.content is None else message.content
-            conversation.reply(content, _calls(message, index), param=param)
+            conversation.reply(content, _calls(message, index), param=param, name=message.name)
         case "tool":
             if not message.tool_call_id:
                 param = f"{where}.tool_call_id"

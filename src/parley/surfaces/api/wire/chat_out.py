@@ -10,13 +10,15 @@ from parley.surfaces.api.wire.encode import call_arguments, encode, quote
 
 __all__ = ["ChatChunks", "FinishReason", "chat_completion", "chat_usage", "finish_reason"]
 
-FinishReason: TypeAlias = Literal["stop", "length", "tool_calls"]
+FinishReason: TypeAlias = Literal["stop", "length", "tool_calls", "content_filter"]
 
 
 def finish_reason(ending: Final) -> FinishReason:
     """Why the reply ends where it does."""
     if ending.calls:
         return "tool_calls"
+    if ending.filtered:
+        return "content_filter"
     return "stop" if ending.complete else "length"
 
 
@@ -57,7 +59,7 @@ def chat_usage(usage: Usage | None) -> dict[str, Any] | None:
         "completion_tokens": usage.output_tokens,
         "total_tokens": usage.input_tokens + usage.output_tokens,
         "prompt_tokens_details": {"cached_tokens": usage.cached_tokens},
-        "completion_tokens_details": {"reasoning_tokens": 0},
+        "completion_tokens_details": {"reasoning_tokens": usage.reasoning_tokens},
     }
 
 

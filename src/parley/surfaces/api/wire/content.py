@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Final, TypeAlias
@@ -43,7 +43,9 @@ class Said:
 
     def kept(self, keep: Keeper) -> tuple[Attachment, ...]:
         return tuple(
-            keep(file.name, file.media_type, file.data) if isinstance(file, File) else file
+            replace(keep(file.name, file.media_type, file.data), detail=file.detail)
+            if isinstance(file, File)
+            else file
             for file in self.files
         )
 
@@ -121,13 +123,15 @@ def _picture(part: Part, where: str) -> File | Attachment:
     if part.file_id is not None:
         raise _no_uploads(f"{where}.file_id")
     param = f"{where}.image_url"
-    given = part.image_url
+    given, detail = part.image_url, part.detail
     if given is not None and not isinstance(given, str):
-        given, param = given.url, f"{param}.url"
+        detail, param = given.detail, f"{param}.url"
+        given = given.url
     url = _given(given, param)
     if url[:5].lower() == "data:":
-        return decode_picture(url, param=param)
-    return web_address(url, name="image", media_type="image/*", param=param)
+        return replace(decode_picture(url, param=param), detail=detail)
+    picture = web_address(url, name="image", media_type="image/*", param=param)
+    return replace(picture, detail=detail)
 
 
 def _sound(part: Part, where: str) -> File:

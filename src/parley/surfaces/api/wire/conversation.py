@@ -23,6 +23,7 @@ class _Draft:
     calls: tuple[ToolCall, ...] = ()
     answers: str | None = None
     tool: str | None = None
+    name: str | None = None
 
     def message(self, keep: Keeper) -> ChatMessage:
         return ChatMessage(
@@ -32,6 +33,7 @@ class _Draft:
             tool_call_id=self.answers,
             tool_name=self.tool,
             attachments=self.said.kept(keep),
+            name=self.name or None,
         )
 
 
@@ -58,16 +60,21 @@ class Conversation:
         if text.strip():
             self._instructions.append(text)
 
-    def ask(self, content: Content | None, *, param: str) -> None:
+    def ask(self, content: Content | None, *, param: str, name: str | None = None) -> None:
         if content is None:
             raise BadRequest(f"`{param}` is missing.", param=param)
-        self._drafts.append(_Draft("user", self._contents.read(content, param=param)))
+        self._drafts.append(_Draft("user", self._contents.read(content, param=param), name=name))
 
     def reply(
-        self, content: Content | None, calls: tuple[ToolCall, ...] = (), *, param: str
+        self,
+        content: Content | None,
+        calls: tuple[ToolCall, ...] = (),
+        *,
+        param: str,
+        name: str | None = None,
     ) -> None:
         said = self._contents.read(content, param=param)
-        self._drafts.append(_Draft("assistant", said))
+        self._drafts.append(_Draft("assistant", said, name=name))
         for call in calls:
             self.call(call, param=param)
 

@@ -37,6 +37,7 @@ class File:
     name: str
     media_type: str
     data: bytes
+    detail: str | None = None
 
 
 def decode_picture(url: str, *, param: str) -> File:

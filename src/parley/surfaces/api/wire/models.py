@@ -10,12 +10,14 @@ from pydantic_core import PydanticCustomError
 __all__ = [
     "Call",
     "Content",
+    "Effort",
     "Function",
     "FunctionCall",
     "MaxTokens",
     "Metadata",
     "ModelName",
     "Part",
+    "Penalty",
     "Seed",
     "Stop",
     "StreamOptions",
@@ -62,6 +64,17 @@ Seed: TypeAlias = Annotated[
     int | None,
     Field(description="The same seed gives much the same reply.", ge=-(2**63), le=2**63 - 1),
 ]
+Penalty: TypeAlias = Annotated[
+    float | None, Field(description="Against repetition; the provider applies it.", ge=-2, le=2)
+]
+Effort: TypeAlias = Annotated[
+    str | None,
+    Field(
+        description="How long a model that reasons may think, in its provider's words.",
+        examples=["low"],
+        pattern=r"^[a-z_]{1,32}$",
+    ),
+]
 _StopText: TypeAlias = Annotated[str, Field(min_length=1, max_length=256)]
 Stop: TypeAlias = Annotated[
     _StopText | Annotated[list[_StopText], Field(max_length=16, fail_fast=True)] | None,
@@ -106,7 +119,9 @@ class Function(WireModel):
         description="A JSON schema of its arguments.",
         examples=[{"type": "object", "properties": {"city": {"type": "string"}}}],
     )
-    strict: bool | None = Field(None, description="Taken, and left to the model's provider.")
+    strict: bool | None = Field(
+        None, description="Whether calls keep to the schema to the letter; the provider sees to it."
+    )
 
 
 class FunctionCall(WireModel):
@@ -127,10 +142,17 @@ class Call(WireModel):
 # ── content ───────────────────────────────────────────────────────────────────────────────────
 
 
+Detail: TypeAlias = Annotated[
+    Literal["auto", "low", "high", "original"] | None,
+    Field(description="How closely the model looks at a picture."),
+]
+
+
 class ImageUrl(WireModel):
     """A picture."""
 
     url: str = Field(description="A data URL, or a web address that the provider opens.")
+    detail: Detail = None
 
 
 class FileRef(WireModel):
@@ -165,6 +187,7 @@ class Part(WireModel):
     text: str | None = Field(None, description="Of `text`, `input_text` and `output_text`.")
     refusal: str | None = Field(None, description="Of `refusal`.")
     image_url: str | ImageUrl | None = Field(None, description="Of `image_url`, `input_image`.")
+    detail: Detail = Field(None, description="Of `input_image`.")
     file: FileRef | None = Field(None, description="Of `file`.")
     file_data: str | None = Field(None, description="Of `input_file`: a data URL, or base64.")
     filename: str | None = Field(None, description="Of `input_file`.")

@@ -12,6 +12,7 @@ from parley.surfaces.api.wire.responses_out import (
     ItemStatus,
     ResponseStatus,
     call_item,
+    incomplete_details,
     message_item,
     response_error,
     response_object,
@@ -103,7 +104,8 @@ class ResponseEvents:
         events = self._rest_of(ending)
         events += self._end_message(status)
         events += self.calls(ending.calls)
-        whole = self._object(status, usage=usage, completed_at=at)
+        incomplete = incomplete_details(ending)
+        whole = self._object(status, usage=usage, completed_at=at, incomplete=incomplete)
         return [*events, self._event(f"response.{status}", response=whole)]
 
     def fail(self, failed: Failed, usage: Usage | None = None) -> list[ServerEvent]:

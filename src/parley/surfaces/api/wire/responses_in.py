@@ -16,11 +16,13 @@ from parley.surfaces.api.wire.models import (
     MOST_MESSAGES,
     MOST_TOOLS,
     Content,
+    Effort,
     Function,
     FunctionCall,
     MaxTokens,
     Metadata,
     ModelName,
+    Penalty,
     Seed,
     Stop,
     Temperature,
@@ -72,6 +74,12 @@ class TextFormat(WireModel):
     strict: bool | None = None
 
 
+class Reasoning(WireModel):
+    """How a model that reasons does so."""
+
+    effort: Effort = None
+
+
 class TextOptions(WireModel):
     """How the text of the reply is written."""
 
@@ -96,6 +104,9 @@ class ItemsRequest(WireModel):
     temperature: Temperature = None
     top_p: TopP = None
     seed: Seed = None
+    presence_penalty: Penalty = None
+    frequency_penalty: Penalty = None
+    reasoning: Reasoning | None = None
     stop: Stop = None
     tools: list[ResponseTool] | None = Field(None, max_length=MOST_TOOLS, fail_fast=True)
     tool_choice: Mode | Choice | None = None
@@ -175,6 +186,9 @@ def parse_items(
             temperature=asked.temperature,
             top_p=asked.top_p,
             seed=asked.seed,
+            presence_penalty=asked.presence_penalty,
+            frequency_penalty=asked.frequency_penalty,
+            reasoning_effort=asked.reasoning.effort if asked.reasoning else None,
             stop=(asked.stop,) if isinstance(asked.stop, str) else tuple(asked.stop or ()),
             tool_choice=box.mode,
             tool=box.only,
@@ -202,7 +216,11 @@ def _functions(tools: Sequence[ResponseTool]) -> Iterator[tuple[str, Function]]:
                 code="unsupported_parameter",
             )
         named = {"name": tool.name} if tool.name is not None else {}
-        more = {"description": tool.description, "parameters": tool.parameters}
+        more = {
+            "description": tool.description,
+            "parameters": tool.parameters,
+            "strict": tool.strict,
+        }
         yield param, check(Function, {**named, **more}, param=param)
 
 

@@ -15,6 +15,7 @@ __all__ = [
     "ItemStatus",
     "ResponseStatus",
     "call_item",
+    "incomplete_details",
     "message_item",
     "output_items",
     "response_error",
@@ -28,6 +29,9 @@ ResponseStatus: TypeAlias = Literal["in_progress", "completed", "incomplete", "f
 ItemStatus: TypeAlias = Literal["in_progress", "completed", "incomplete"]
 
 
+_CUT = {"reason": "max_output_tokens"}
+
+
 def response_object(
     response_id: str,
     created: int,
@@ -39,10 +43,10 @@ def response_object(
     usage: Usage | None = None,
     error: dict[str, str] | None = None,
     completed_at: int | None = None,
+    incomplete: dict[str, str] | None = None,
 ) -> dict[str, Any]:
     """The response: what was asked for, and what became of it."""
     wishes = request.wishes
-    incomplete = {"reason": "max_output_tokens"} if status == "incomplete" else None
     return {
         "id": response_id,
         "object": "response",
@@ -51,7 +55,7 @@ def response_object(
         "status": status,
         "background": False,
         "error": error,
-        "incomplete_details": incomplete,
+        "incomplete_details": (incomplete or _CUT) if status == "incomplete" else None,
         "instructions": request.instructions or None,
         "max_output_tokens": wishes.max_output_tokens,
         "model": model,
@@ -67,7 +71,7 @@ def response_object(
                 "name": tool.name,
                 "description": tool.description or None,
                 "parameters": dict(tool.parameters),
-                "strict": False,
+                "strict": tool.strict is True,
             }
             for tool in request.tools
         ],
@@ -83,6 +87,13 @@ def response_status(ending: Final) -> Literal["completed", "incomplete"]:
     return "completed" if ending.complete else "incomplete"
 
 
+def incomplete_details(ending: Final) -> dict[str, str] | None:
+    """Why a reply ends early; None when it does not."""
+    if ending.complete:
+        return None
+    return {"reason": "content_filter"} if ending.filtered else dict(_CUT)
+
+
 def response_usage(usage: Usage | None) -> dict[str, Any] | None:
     """Tokens as responses count them."""
     if usage is None:
@@ -91,7 +102,7 @@ def response_usage(usage: Usage | None) -> dict[str, Any] | None:
         "input_tokens": usage.input_tokens,
         "input_tokens_details": {"cached_tokens": usage.cached_tokens, "cache_write_tokens": 0},
         "output_tokens": usage.output_tokens,
-        "output_tokens_details": {"reasoning_tokens": 0},
+        "output_tokens_details": {"reasoning_tokens": usage.reasoning_tokens},
         "total_tokens": usage.input_tokens + usage.output_tokens,
     }
 

@@ -82,7 +82,8 @@ def tool_specs(functions: Iterable[tuple[str, Function]]) -> tuple[ToolSpec, ...
         if function.name in specs:
             raise BadRequest(f"`{param}`: two tools are called {function.name}.", param=param)
         schema = function.parameters or {"type": "object", "properties": {}}
-        specs[function.name] = ToolSpec(function.name, function.description or "", schema)
+        described = function.description or ""
+        specs[function.name] = ToolSpec(function.name, described, schema, function.strict)
     return tuple(specs.values())
 
 
