@@ -27,11 +27,14 @@ class Inside:
 
 @asynccontextmanager
 async def gateway_here(
-    profile: Profile, settings: Settings | None = None, backend: AgentBackend | None = None
+    profile: Profile,
+    settings: Settings | None = None,
+    backend: AgentBackend | None = None,
+    surface: Bystander | None = None,
 ) -> AsyncIterator[Inside]:
     """With the profile's own settings and agent, unless others are given."""
     settings = settings or load_settings(profile)
-    inside = Inside(Bystander(), SqliteStore.open(profile.database_file))
+    inside = Inside(surface or Bystander(), SqliteStore.open(profile.database_file))
     backend = backend or AgentBackend(profile, settings, secret=lambda _: None)
     parts = Parts(settings, inside.store, backend, [inside.surface])
     gateway = Gateway(settings.gateway, [profile], already_open(parts))

@@ -28,6 +28,7 @@ __all__ = [
     "TextDelta",
     "TextReset",
     "ToolCall",
+    "ToolExample",
     "ToolFinished",
     "ToolSpec",
     "ToolStarted",
@@ -318,6 +319,14 @@ class Usage:
 
 
 @dataclass(frozen=True, slots=True)
+class ToolExample:
+    """What a person might say, and the arguments of the call that does it."""
+
+    says: str
+    arguments: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
 class ToolSpec:
     """A tool as the model is told of it. `parameters` is a JSON schema of an object."""
 
@@ -326,6 +335,8 @@ class ToolSpec:
     parameters: Mapping[str, Any]
     strict: bool | None = None
     """Whether a call must keep to `parameters` to the letter; None: as the provider does it."""
+    example: ToolExample | None = None
+    """For a model that learns a tool by example; others are not told."""
 
     def to_dict(self) -> dict[str, Any]:
         record: dict[str, Any] = {

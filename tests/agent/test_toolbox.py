@@ -19,6 +19,7 @@ from parley.protocol import Behalf, ChatMessage, ParleyError, Request, ToolCall
 from tests.agent.builders import context
 from tests.agent.mcp.house import raw
 
+SEARCHED = {"search": {"provider": "searxng", "url": "http://127.0.0.1:9/"}}
 _NEVER_IN_A_TASK = {"clarify", "delegate_task", "memory", "schedule", "send_message"}
 
 
@@ -45,8 +46,25 @@ def a_task(platform: str = "desk", allowed: tuple[str, ...] | None = None) -> Re
 async def test_every_tool_of_the_default_is_there_in_a_stable_order(tmp_path: Path) -> None:
     (tmp_path / "skills" / "tea").mkdir(parents=True)
     (tmp_path / "skills" / "tea" / "SKILL.md").write_text("---\ndescription: tea\n---\nHot water.")
-    async with a_toolbox(tmp_path) as box:
+    async with a_toolbox(tmp_path, web=SEARCHED) as box:
         assert list(box.offered("desk", None)) == sorted(set(DEFAULT_TOOLS) - {"mcp"})
+
+
+@pytest.mark.parametrize(
+    ("search", "is_offered"),
+    [
+        ({}, False),
+        ({"provider": "searxng"}, False),
+        ({"provider": "brave", "key_env": "BRAVE_KEY"}, False),
+        ({"provider": "searxng", "url": "http://127.0.0.1:9/"}, True),
+    ],
+    ids=["nobody", "no address", "no key", "set up"],
+)
+async def test_a_search_that_is_not_set_up_is_not_offered(
+    tmp_path: Path, search: dict[str, str], is_offered: bool
+) -> None:
+    async with a_toolbox(tmp_path, web={"search": search}) as box:
+        assert ("web_search" in box.offered("desk", None)) is is_offered
 
 
 async def test_without_a_skill_there_is_no_tool_to_read_one(tmp_path: Path) -> None:

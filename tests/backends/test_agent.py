@@ -13,12 +13,15 @@ import pytest
 
 from parley.agent.person import Soul, UserSettings
 from parley.agent.providers.base import ModelRequest, ProviderError
+from parley.agent.providers.local.history import wire_messages
 from parley.backends.agent import AgentBackend
 from parley.backends.base import Backend, Prefix, Standing, Turn
 from parley.backends.mock import MockBackend
 from parley.config import Settings
+from parley.config.settings import LEAN_TOOLS
 from parley.profiles import Profile
 from parley.protocol import ChatMessage, Final, Request, SessionSource, ToolSpec, Wishes
+from tests.agent.providers.local.test_gguf import gguf
 from tests.agent.tools.lent import SmallHands
 from tests.agent.tools.test_memory import SmallMemory
 from tests.backends.proxy.builders import a_turn, backend_at
@@ -87,6 +90,66 @@ THEIRS = Request(
     instructions="Be a pirate.",
     tools=(ToolSpec("todo", "Theirs.", {"type": "object", "properties": {}}),),
 )
+
+
+LEAN = {"prompt": "lean"}
+
+
+async def test_a_lean_prompt_is_short_and_has_a_place_for_all_that_is_known(
+    tmp_path: Path, model: ScriptedModel
+) -> None:
+    async with a_backend(tmp_path, model, agent=LEAN) as backend:
+        await answered(backend, turn_in(REMEMBERED))
+        prefix = await backend.prefix(REMEMBERED)
+    (request,) = model.requests
+    names = [each["function"]["name"] for each in request.json["tools"]]
+    assert tuple(names) == LEAN_TOOLS
+    system = str(request.json["messages"][0]["content"])
+    parts = ("Parley", "Ann", "Max", "Rhyme.", "likes tea", "spoke of tea")
+    assert [part for part in parts if part not in system] == []
+    assert prefix is not None
+    assert prefix.system == system
+
+
+async def test_a_lean_hello_takes_two_kilobytes_of_a_local_models_prompt(tmp_path: Path) -> None:
+    async with a_backend(tmp_path, ScriptedModel(), agent=LEAN) as backend:
+        prefix = await backend.prefix(Standing(ANN))
+    assert prefix is not None
+    request = ModelRequest(prefix.system, (ChatMessage("user", "hi"),), prefix.tools)
+    told = wire_messages(request, with_tools=True)
+    assert len(json.dumps(told)) <= 2_048
+
+
+async def test_the_profile_chooses_the_lean_tools(tmp_path: Path, model: ScriptedModel) -> None:
+    chosen = {**LEAN, "lean_tools": ["now", "todo", "run_command"], "tools": ["now", "todo"]}
+    async with a_backend(tmp_path, model, agent=chosen) as backend:
+        await answered(backend, turn_in(Standing(ANN)))
+    (request,) = model.requests
+    assert [each["function"]["name"] for each in request.json["tools"]] == ["now", "todo"]
+
+
+@pytest.mark.parametrize(
+    ("prompt", "weights", "is_lean"),
+    [
+        ("auto", "qwen", True),
+        ("full", "qwen", False),
+        ("auto", "large.gguf", False),
+        ("lean", "large.gguf", True),
+    ],
+)
+async def test_a_local_models_size_chooses_its_prompt(
+    tmp_path: Path, prompt: str, weights: str, is_lean: bool
+) -> None:
+    if weights.endswith(".gguf"):
+        weights = str(tmp_path / weights)
+        Path(weights).write_bytes(gguf(label="7B"))
+    profile = Profile("default", tmp_path)
+    given = {"local": {"weights": weights}, "agent": {"prompt": prompt}}
+    backend = AgentBackend(profile, Settings.model_validate(given), secret=lambda _: None)
+    prefix = await backend.prefix(Standing(ANN))
+    await backend.close()
+    assert prefix is not None
+    assert (tuple(tool.name for tool in prefix.tools) == LEAN_TOOLS) is is_lean
 
 
 @pytest.mark.parametrize(

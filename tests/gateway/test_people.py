@@ -126,7 +126,8 @@ async def test_a_plan_is_for_guests_and_not_for_owners_or_programs(store: Sqlite
 
 
 async def test_a_skill_that_is_off_is_not_offered(house: House) -> None:
-    desk = await open_room(house)
+    search = {"provider": "searxng", "url": "http://127.0.0.1:9/"}
+    desk = await open_room(house, web={"search": search})
     await desk.hear("ann", "hello")
     assert {"web_fetch", "web_search", "read_file", "write_file"} <= offered(house)
     assert await desk.hear("ann", "!skills off files") == "`files` is off."

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Protocol
 
+from parley.agent.foreign import one_line
 from parley.agent.person import LONGEST_INSTRUCTIONS, LONGEST_NAME, Soul
 from parley.agent.tokens import estimate_tokens
 from parley.protocol import ChatMessage, HistoryEntry, SessionSource, ToolCall
@@ -17,6 +18,7 @@ __all__ = [
     "DEFAULT_SOUL",
     "UNKNOWN_OUTCOME",
     "begins_turn",
+    "build_lean_system",
     "build_system",
     "first_kept",
     "mend",
@@ -35,6 +37,7 @@ UNKNOWN_OUTCOME = (
 _A_MESSAGE = 28
 _NO_WISHES = Soul()
 _SUMMARY = "Earlier in this conversation (a summary; session_search finds the messages themselves):"
+_LEAN_SUMMARY = "What was said before:"
 _INTERRUPTED = "[The person stopped this answer here.]"
 _PLACES = {
     "terminal": "a terminal",
@@ -83,6 +86,26 @@ def build_system(
     own = (soul.strip() or DEFAULT_SOUL, f"{note}.", skills)
     parts = (*own, wishes, instructions, memory.strip(), before)
     return "\n\n".join(part for part in parts if part)
+
+
+def build_lean_system(
+    soul: str,
+    source: SessionSource,
+    *,
+    skills: str = "",
+    person: Soul = _NO_WISHES,
+    instructions: str = "",
+    memory: str = "",
+    summary: str = "",
+) -> str:
+    """The system prompt for a small model: the same parts, each in as few words as will do.
+
+    What changes most comes last, so that all before it stays in the model's cache.
+    """
+    who = f"You talk with {one_line(source.user_name, 60)}." if source.user_name else ""
+    before = f"{_LEAN_SUMMARY}\n{summary.strip()}" if summary.strip() else ""
+    own = (soul.strip() or DEFAULT_SOUL, skills, who, wishes_of(person), instructions)
+    return "\n".join(part for part in (*own, memory.strip(), before) if part)
 
 
 def wishes_of(person: Soul) -> str:

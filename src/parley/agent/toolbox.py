@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from parley.agent.person import TOOLS_OF_SKILLS, UserSettings
 from parley.agent.sandbox import Sandbox, find_sandbox, sandbox_for
 from parley.agent.skills import Skill, Skills
-from parley.agent.tools import TOOLS, Tool
+from parley.agent.tools import TOOLS, Tool, ToolError
 from parley.config.settings import Settings
 from parley.profiles import Profile
 from parley.protocol import ParleyError, Request
@@ -46,6 +46,7 @@ class Toolbox:
         environment: Mapping[str, str],
     ) -> None:
         self._settings = settings
+        self._secret = secret
         sandbox = partial(find_sandbox, settings.terminal.sandbox)
         self.skills = Skills(profile.home / "skills")
         self._hand = _file_hand(profile, sandbox, environment)
@@ -103,9 +104,21 @@ class Toolbox:
             tools = {name: each for name, each in tools.items() if name in request.allowed}
         if "memory" in tools and not self._settings.memory.enabled:
             tools = {name: each for name, each in tools.items() if name != "memory"}
+        if "web_search" in tools and self._cannot_search():
+            tools = {name: each for name, each in tools.items() if name != "web_search"}
         if "read_skill" in tools and not self.listing(off):
             tools = {name: each for name, each in tools.items() if name != "read_skill"}
         return tools
+
+    def _cannot_search(self) -> bool:
+        """Whether nobody is set up to search the web. Asked anew: a key may come into `.env`."""
+        from parley.agent.tools.web.search import make_searcher
+
+        try:
+            make_searcher(self._settings.web, self._secret)
+        except ToolError:
+            return True
+        return False
 
     def listing(self, off: frozenset[str]) -> Sequence[Skill]:
         """The instructions that are there, without those that somebody has turned off."""

@@ -6,14 +6,21 @@ import os
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from parley.agent.lean import LeanTools
 from parley.agent.loop import run_agent
-from parley.agent.prompt import DEFAULT_SOUL, build_system, unanswered_calls
+from parley.agent.prompt import (
+    DEFAULT_SOUL,
+    build_lean_system,
+    build_system,
+    unanswered_calls,
+)
 from parley.agent.providers import build_provider, is_local, provider_names
-from parley.agent.providers.base import Provider
+from parley.agent.providers.base import Provider, is_small
 from parley.agent.skills import prompt_part
 from parley.agent.task import AgentTask, Limits, specs_for
 from parley.agent.tokens import Calibration
@@ -30,6 +37,8 @@ if TYPE_CHECKING:
     from parley.agent.providers.local.pool import ModelPool
 
 __all__ = ["AgentBackend"]
+
+_LEAN_STEPS = 8  # a small model that needs more goes in circles
 
 
 class AgentBackend:
@@ -55,6 +64,7 @@ class AgentBackend:
         self._providers: dict[tuple[str | None, str | None], Provider] = {}
         self.calibration = Calibration()
         self._soul = _Soul(profile.soul_file)
+        self._lean_tools = LeanTools(settings.agent.lean_tools)
         self._toolbox = Toolbox(profile, settings, secret=secret, environment=self._environment)
 
     @property
@@ -138,19 +148,30 @@ class AgentBackend:
         without = {name for name, is_of_use in of_use.items() if not is_of_use}
         if not without.isdisjoint(tools):
             tools = {name: each for name, each in tools.items() if name not in without}
+        is_lean = self._is_lean(provider)
+        if is_lean:
+            tools = self._lean_tools.offered(tools)
         skills = prompt_part(self._toolbox.listing(person.off)) if "read_skill" in tools else ""
-        system = build_system(
+        build: Callable[..., str] = build_system
+        if not provider.offers_tools:
+            # A model too small for tools is too small for a long prompt as well.
+            build = partial(build_system, brief=True)
+        elif is_lean:
+            build = build_lean_system
+        system = build(
             self._soul.read(),
             standing.source,
-            # A model too small for tools is too small for a long prompt as well.
-            brief=not provider.offers_tools,
             skills=skills,
             person=person.soul,
             instructions=request.instructions or "" if request is not None else "",
             memory=standing.memory,
             summary=standing.summary,
         )
-        return _Beginning(provider, system, tools)
+        return _Beginning(provider, system, tools, is_lean)
+
+    def _is_lean(self, provider: Provider) -> bool:
+        chosen = self._settings.agent.prompt
+        return chosen == "lean" or (chosen == "auto" and is_small(provider))
 
     def _task(self, turn: Turn) -> AgentTask:
         agent = self._settings.agent
@@ -172,7 +193,11 @@ class AgentBackend:
                 hands=turn.hands,
                 off=turn.person.off,
             ),
-            limits=Limits(agent.max_steps, agent.turn_seconds, agent.turn_tokens),
+            limits=Limits(
+                min(agent.max_steps, _LEAN_STEPS) if begins.is_lean else agent.max_steps,
+                agent.turn_seconds,
+                agent.turn_tokens,
+            ),
             steer=turn.steer,
             check=turn.check,
             request=turn.request,
@@ -212,6 +237,7 @@ class _Beginning:
     provider: Provider
     system: str
     tools: Mapping[str, Tool[Any]]
+    is_lean: bool
 
 
 def _standing_of(turn: Turn) -> Standing:

@@ -26,6 +26,7 @@ from parley.config.surfaces import SurfaceSettings, WebhookSettings
 __all__ = [
     "BUILT_IN_PROVIDERS",
     "DEFAULT_TOOLS",
+    "LEAN_TOOLS",
     "PROVIDER_NAME",
     "AgentSettings",
     "ApiConfig",
@@ -63,6 +64,15 @@ DEFAULT_TOOLS: Final = (
     "web_fetch",
     "web_search",
     "write_file",
+)
+LEAN_TOOLS: Final = (
+    "now",
+    "list_files",
+    "read_file",
+    "write_file",
+    "run_command",
+    "remind",
+    "remember",
 )
 PROVIDER_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 
@@ -145,7 +155,7 @@ class LocalModelSettings(Section):
     )
     threads: Annotated[int, Field(ge=0), Number] = Field(default=0, description="0: every core")
     tools: Literal["auto", "on", "off"] = Field(
-        default="auto", description="`auto`: on for models known to use tools well"
+        default="auto", description="`auto`: on for models that are large enough to use them well"
     )
 
 
@@ -159,6 +169,14 @@ class AgentSettings(Section):
     surfaces: dict[str, list[str]] = Field(
         default_factory=dict,
         description="a surface, such as `webhook`: the tools there, instead of `tools`",
+    )
+    prompt: Literal["auto", "lean", "full"] = Field(
+        default="auto",
+        description="`lean`: a short prompt and `lean_tools`; `auto`: so for small local models",
+    )
+    lean_tools: list[str] = Field(
+        default_factory=lambda: list(LEAN_TOOLS),
+        description="the few tools of a lean prompt, in this order; about seven are best",
     )
     max_steps: Count = Field(default=40, description="model calls in one turn")
     turn_seconds: Seconds = Field(default=900.0, description="longest turn")

@@ -25,6 +25,7 @@ __all__ = [
     "Provider",
     "ProviderError",
     "ToolSpec",
+    "is_small",
 ]
 
 
@@ -91,6 +92,14 @@ class ProviderError(ParleyError):
     @property
     def worth_retrying(self) -> bool:
         return self.kind in {"unreachable", "timeout", "rate_limited", "overloaded", "broken"}
+
+
+def is_small(provider: object) -> bool:
+    """Whether this model does better with a short prompt and a few tools.
+
+    Only a provider that knows the size of its model says so.
+    """
+    return bool(getattr(provider, "is_small", False))
 
 
 class Provider(Protocol):

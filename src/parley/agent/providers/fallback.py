@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 
-from parley.agent.providers.base import ModelEvent, ModelRequest, Provider, ProviderError
+from parley.agent.providers.base import ModelEvent, ModelRequest, Provider, ProviderError, is_small
 from parley.agent.providers.streams import events_of
 from parley.agent.providers.wishes import demands_a_tool, unsupported
 from parley.protocol import TextReset
@@ -43,6 +43,10 @@ class FallbackProvider:
     @property
     def offers_tools(self) -> bool:
         return self._first.offers_tools
+
+    @property
+    def is_small(self) -> bool:
+        return is_small(self._first)
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         """Stream from the first provider that answers; a broken-off text is withdrawn."""

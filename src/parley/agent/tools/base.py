@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from parley.agent.foreign import in_code, shown_exactly
 from parley.agent.providers.base import ToolSpec
 from parley.agent.providers.calls import MALFORMED
-from parley.protocol import Attachment, ParleyError, SessionSource, ToolCall
+from parley.protocol import Attachment, ParleyError, SessionSource, ToolCall, ToolExample
 
 if TYPE_CHECKING:
     from parley.agent.hands import Hands
@@ -117,11 +117,12 @@ class Tool(Generic[Arguments]):
     longest_result: int = 20_000
     waits_for_people: bool = False
     schema: Mapping[str, Any] | None = None
+    example: ToolExample | None = None
 
     @cached_property
     def spec(self) -> ToolSpec:
         schema = self.schema if self.schema is not None else _plain_schema(self.arguments)
-        return ToolSpec(self.name, self.description, schema)
+        return ToolSpec(self.name, self.description, schema, example=self.example)
 
     @cached_property
     def size(self) -> int:

@@ -15,6 +15,13 @@ from parley.protocol import ParleyError
 __all__ = ["cron_times", "find_zone", "machine_zone", "parse_at", "parse_every", "span", "told"]
 
 _SPAN = re.compile(r"(\d{1,9})\s*([mhdw])", re.ASCII | re.IGNORECASE)
+_WORDY_SPAN = re.compile(
+    r"(\d{1,9})\s*(m(?:in(?:ute)?s?)?|h(?:(?:ou)?rs?)?|d(?:ays?)?|w(?:eeks?)?)(?![a-z])",
+    re.ASCII | re.IGNORECASE,
+)
+_LATER = re.compile(r"^(?:\+|in\s+)\s*", re.IGNORECASE)
+_CLOCK = re.compile(r"(\d{1,2})(?::(\d{2}))?(?::00)?(am|pm)?", re.ASCII)
+_DAYS = ["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"]
 _UNITS = {"m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 _FARTHEST = timedelta(days=3_653).total_seconds()
 _UTC = ZoneInfo("UTC")
@@ -44,8 +51,11 @@ def machine_zone() -> ZoneInfo:
 
 def parse_at(text: str, zone: ZoneInfo, now: float) -> float:
     """A date and time, in `zone` where it names no offset; or `+10m` from now."""
-    if text.startswith("+"):
-        at = now + _seconds(text[1:].strip(), "`at` in a while is written such as +10m, +2h or +3d")
+    text = text.strip()
+    if (later := _in_a_while(text)) is not None:
+        at = now + later
+    elif (moment := _on_a_day(text, zone, now)) is not None:
+        at = moment
     else:
         at = _moment(text, zone)
     if at <= now:
@@ -53,6 +63,38 @@ def parse_at(text: str, zone: ZoneInfo, now: float) -> float:
     if at - now > _FARTHEST:
         raise ToolError("That is more than ten years away; nothing is planned so far ahead.")
     return at
+
+
+def _in_a_while(text: str) -> float | None:
+    """The seconds in `+10m`, `10m`, `in 10 minutes`, `1h 30m`; None where it is no such thing."""
+    rest = _LATER.sub("", text)
+    spans = list(_WORDY_SPAN.finditer(rest))
+    if not spans or re.sub(r"[\s,]+|and", "", _WORDY_SPAN.sub("", rest)):
+        return None
+    return float(sum(int(each[1]) * _UNITS[each[2][0].lower()] for each in spans))
+
+
+def _on_a_day(text: str, zone: ZoneInfo, now: float) -> float | None:
+    """`tomorrow 9:00`, `Friday at 18:30`, `9am`: the next such moment; None where it is none."""
+    words = text.lower().replace(",", " ").split()
+    clock = [found for word in words if (found := _CLOCK.fullmatch(word)) is not None]
+    days = [word for word in words if word in _DAYS or word in ("today", "tonight", "tomorrow")]
+    rest = [word for word in words if _CLOCK.fullmatch(word) is None and word not in days]
+    if len(clock) != 1 or len(days) > 1 or not set(rest) <= {"at", "on", "next"}:
+        return None
+    hour, minute, half = int(clock[0][1]), int(clock[0][2] or 0), clock[0][3]
+    hour = hour % 12 + 12 * (half == "pm") if half else hour
+    if hour > 23 or minute > 59 or not (clock[0][2] or half or days):
+        return None
+    today = datetime.fromtimestamp(now, UTC).astimezone(zone)
+    moment = today.replace(hour=hour, minute=minute, second=0, microsecond=0)
+    if days and days[0] in _DAYS:
+        moment += timedelta(days=(_DAYS.index(days[0]) - today.weekday()) % 7)
+        if moment <= today:
+            moment += timedelta(days=7)
+    elif days == ["tomorrow"] or (not days and moment <= today):
+        moment += timedelta(days=1)
+    return moment.timestamp()
 
 
 def parse_every(text: str) -> float:

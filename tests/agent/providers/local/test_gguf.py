@@ -17,11 +17,13 @@ def _text(text: str) -> bytes:
     return struct.pack("<Q", len(text)) + text.encode()
 
 
-def gguf(*, window: int = 1234) -> bytes:
+def gguf(*, window: int = 1234, label: str = "") -> bytes:
     """The head of a made-up model."""
+    told = _text("general.size_label") + struct.pack("<I", 8) + _text(label) if label else b""
     return (
         b"GGUF"
-        + struct.pack("<IQQ", 3, 0, 5)
+        + struct.pack("<IQQ", 3, 0, 5 + bool(label))
+        + told
         + (_text("general.architecture") + struct.pack("<I", 8) + _text("llama"))
         + (_text("general.tags") + struct.pack("<IIQ", 9, 8, 2) + _text("a") + _text("b"))
         + (_text("general.name") + struct.pack("<I", 8) + _text("Made up"))
@@ -35,6 +37,24 @@ def test_a_head_tells_name_and_window(tmp_path: Path) -> None:
     path.write_bytes(gguf(window=777))
     header = read_header(path)
     assert (header.architecture, header.name, header.context_window) == ("llama", "Made up", 777)
+
+
+@pytest.mark.parametrize(
+    ("label", "parameters"),
+    [("1.5B", 1_500_000_000), ("135M", 135_000_000), ("8x7B", 56_000_000_000), ("30B-A3B", 3e10)],
+)
+def test_a_label_tells_how_large_a_model_is(tmp_path: Path, label: str, parameters: int) -> None:
+    path = tmp_path / "m.gguf"
+    path.write_bytes(gguf(label=label))
+    assert read_header(path).parameters == parameters
+
+
+def test_without_a_label_the_size_on_disk_tells(tmp_path: Path) -> None:
+    path = tmp_path / "m.gguf"
+    with path.open("wb") as file:
+        file.write(gguf())
+        file.truncate(4_800_000_000)  # sparse: it takes no room
+    assert read_header(path).parameters == 8_000_000_000
 
 
 def test_the_real_model_tells_the_window_that_the_catalogue_says(installed_cache: Path) -> None:

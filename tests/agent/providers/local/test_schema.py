@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 from parley.agent.providers.base import ModelRequest, ToolSpec
 from parley.agent.providers.local.history import wire_messages
@@ -13,7 +14,7 @@ from parley.agent.providers.local.schema import (
     written_call,
     written_reply,
 )
-from parley.protocol import ChatMessage, ToolCall
+from parley.protocol import ChatMessage, ToolCall, ToolExample
 
 NOW = ToolSpec(
     "now",
@@ -85,6 +86,13 @@ def test_the_description_names_tools_on_one_line_each_with_answers_that_fit_the_
     assert [example["tool"] for example in examples] == ["reply", "now", "read_file"]
 
 
+def test_worked_examples_are_shown_with_what_a_person_says() -> None:
+    worked = replace(READ_FILE, example=ToolExample("What is in a.txt?", {"path": "a.txt"}))
+    text = describe_tools([NOW, worked])
+    assert 'Person: What is in a.txt?\n{"tool": "read_file", "args": {"path": "a.txt"}}' in text
+    assert '"tool": "now"' not in text
+
+
 def test_a_call_is_read_as_it_was_written() -> None:
     call = ToolCall("", "read_file", {"path": 'a "b" 😀', "start": 3})
     found = read_call(written_call(call))
@@ -102,7 +110,8 @@ def test_a_reply_and_half_a_call_are_no_calls() -> None:
 def test_past_calls_stand_beside_their_results() -> None:
     request = ModelRequest("Be kind.", (ASKED, CALLED, *RESULTS), (NOW, READ_FILE))
     system, *said = wire_messages(request, with_tools=True)
-    assert system["content"].startswith("Be kind.\n\nAnswer with one JSON object")
+    assert system["content"].startswith("Answer with one JSON object")
+    assert system["content"].endswith("\n\nBe kind.")
     assert [(m["role"], m["content"]) for m in said] == [
         ("user", ASKED.text),
         ("assistant", '{"tool": "now", "args": {}}'),

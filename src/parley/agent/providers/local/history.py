@@ -30,7 +30,8 @@ def wire_messages(
     messages = [_with_files(message, files) for message in request.messages]
     system = request.system.strip()
     if with_tools:
-        system = "\n\n".join(part for part in (system, describe_tools(request.tools)) if part)
+        # The tools come first: they stay the same when what is known of the person changes.
+        system = "\n\n".join(part for part in (describe_tools(request.tools), system) if part)
         said = _by_schema(messages)
     else:
         said = _plainly(messages)

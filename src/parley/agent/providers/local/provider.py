@@ -20,7 +20,7 @@ from parley.agent.providers.local.pool import CLOSED, Lease, ModelPool
 from parley.agent.providers.local.process import NO_RUNTIME, ModelProcess, Wanted
 from parley.agent.providers.local.runtime import has_runtime
 from parley.agent.providers.local.schema import read_call, read_reply
-from parley.agent.providers.local.weights import CATALOGUE, Weights, find_weights
+from parley.agent.providers.local.weights import CATALOGUE, LocalModel, Weights, find_weights
 from parley.agent.providers.wishes import json_schema_of
 from parley.config.settings import LocalModelSettings
 from parley.protocol import ChatMessage, ParleyError, TextDelta, Usage
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = ["LocalProvider"]
 
+_SMALL = 4_500_000_000
 _ENDED = "The local model's process ended while it was answering: ask again, it starts anew."
 
 
@@ -56,8 +57,7 @@ class LocalProvider:
         self._closed = False
         known = CATALOGUE.get(settings.weights)
         self._model = known.name if known else Path(settings.weights).stem
-        self._may_use_tools = known is not None and known.tools
-        self._model_window = known.context_window if known else None
+        self._known: LocalModel | Weights | None = known
 
     @property
     def label(self) -> str:
@@ -69,18 +69,27 @@ class LocalProvider:
 
     @property
     def context_window(self) -> int:
-        if self._model_window is None:
-            # Missing or damaged weights are told of when a reply is asked for, not here.
-            with contextlib.suppress(ParleyError):
-                self._model_window = find_weights(self._settings.weights).context_window
-        wanted = self._settings.context_tokens
-        return wanted if self._model_window is None else min(wanted, self._model_window)
+        wanted, known = self._settings.context_tokens, self._about
+        return wanted if known is None else min(wanted, known.context_window)
 
     @property
     def offers_tools(self) -> bool:
-        return self._settings.tools == "on" or (
-            self._settings.tools == "auto" and self._may_use_tools
-        )
+        if self._settings.tools == "auto":
+            return self._about is not None and self._about.tools
+        return self._settings.tools == "on"
+
+    @property
+    def is_small(self) -> bool:
+        return self._about is not None and 0 < self._about.parameters <= _SMALL
+
+    @property
+    def _about(self) -> LocalModel | Weights | None:
+        """What is known of the model without loading it."""
+        if self._known is None:
+            # Missing or damaged weights are told of when a reply is asked for, not here.
+            with contextlib.suppress(ParleyError):
+                self._known = find_weights(self._settings.weights)
+        return self._known
 
     @property
     def _running(self) -> ModelProcess | None:
@@ -263,7 +272,7 @@ class LocalProvider:
 
     async def _start(self) -> ModelProcess:
         weights = await asyncio.to_thread(self._find)
-        self._model_window = weights.context_window
+        self._known = weights
         wanted = Wanted(weights.path, self.context_window, self._settings.threads)
         if self._lease is None or self._lease.wanted != wanted:
             before, self._lease = self._lease, self._pool.lease(wanted)

@@ -25,6 +25,20 @@ __all__ = [
 ]
 
 _EXAMPLES = 3
+_RULES = (
+    "Answer with one JSON object: reply to the person, or call a tool and get its result.",
+    f"Use {REPLY} for everything you know and for what you can write, translate or work out "
+    "yourself.",
+    "Use another tool only if the person asks about this computer, its files or clock, or asks you "
+    "to do something. Never guess what a tool can tell you.",
+    "One call is one step: write a script before you run it, read a file before you change it.",
+    f"After a result, call the tool for the next step, or {REPLY} with the answer itself.",
+    "Tools:",
+)
+_TALK = (
+    ("Who painted the Mona Lisa?", "Leonardo da Vinci painted the Mona Lisa."),
+    ("How much is 3/4 of 60?", "3/4 of 60 is 45."),
+)
 _KEPT = ("type", "enum", "const", "required")
 _TEXT = {"type": "string", "minLength": 1}
 _DEFINITIONS = ("$defs", "definitions")
@@ -63,24 +77,18 @@ def union_schema(
 
 
 def describe_tools(tools: Sequence[ToolSpec]) -> str:
-    """What the model is told: the form of an answer, the tools, a few examples."""
+    """What the model is told: the form of an answer, the tools, a few worked examples."""
     tools = _callable(tools)
-    lines = [
-        "Answer with one JSON object and nothing else. It either replies to the person or calls a "
-        "tool, whose result you then get. The tools:",
-        f"- {REPLY}(text): say `text` to the person. Use it for everything that needs no tool.",
-    ]
+    lines = [*_RULES, f"- {REPLY}(text): say something to the person"]
     lines += [f"- {tool.name}({_signature(tool)}): {_one_line(tool.description)}" for tool in tools]
-    lines += [
-        "Call a tool when the answer depends on what only the tool can tell, never guess it. After "
-        "its result, reply.",
-        "Examples of answers:",
-        written_reply("Hello! What can I do for you?"),
-    ]
-    lines += [
-        written_call(ToolCall("", tool.name, _example(tool.parameters)))
-        for tool in tools[:_EXAMPLES]
-    ]
+    lines.append("Examples:")
+    lines += [line for says, text in _TALK for line in (f"Person: {says}", written_reply(text))]
+    shown = [tool for tool in tools if tool.example is not None][:_EXAMPLES]
+    for tool in shown or tools[:_EXAMPLES]:
+        if tool.example is not None:
+            lines.append(f"Person: {tool.example.says}")
+        args = _example(tool.parameters) if tool.example is None else tool.example.arguments
+        lines.append(written_call(ToolCall("", tool.name, args)))
     return "\n".join(lines)
 
 

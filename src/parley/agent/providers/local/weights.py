@@ -62,6 +62,7 @@ class LocalModel:
     tools: bool
     licence: str
     note: str
+    parameters: int = 0
 
 
 _SMOLLM2 = LocalModel(
@@ -76,6 +77,7 @@ _SMOLLM2 = LocalModel(
     context_window=8192,
     longest_reply=512,  # it would go on in circles
     tools=False,
+    parameters=135_000_000,
     licence="Apache-2.0",
     note="tiny and quick, for a first try; it knows little and uses no tools",
 )
@@ -92,9 +94,13 @@ _QWEN = LocalModel(
     context_window=32_768,
     longest_reply=4096,
     tools=True,
+    parameters=1_540_000_000,
     licence="Apache-2.0",
     note="a real step up: answers questions, writes code, uses tools",
 )
+
+# Held to a schema, an instruct model of this size calls tools well; one of 0.1 billion does not.
+_LEAST_FOR_TOOLS = 1_000_000_000
 
 CATALOGUE: Mapping[str, LocalModel] = MappingProxyType({m.name: m for m in (_SMOLLM2, _QWEN)})
 
@@ -107,6 +113,7 @@ class Weights:
     path: Path
     context_window: int
     tools: bool
+    parameters: int = 0
 
 
 def cache_directory() -> Path:
@@ -153,7 +160,7 @@ def find_weights(weights: str) -> Weights:
             raise WeightsError(
                 f"The local model {weights} is not installed: run `parley model install {weights}`."
             )
-        return Weights(model.name, path, model.context_window, model.tools)
+        return Weights(model.name, path, model.context_window, model.tools, model.parameters)
     if "/" not in weights and not weights.endswith(".gguf"):
         known = ", ".join(CATALOGUE)
         raise WeightsError(
@@ -162,4 +169,11 @@ def find_weights(weights: str) -> Weights:
         )
     path = Path(weights).expanduser().absolute()
     header = read_header(path)
-    return Weights(path.stem, path, header.context_window or 4096, tools=False)
+    parameters = header.parameters or 0
+    return Weights(
+        path.stem,
+        path,
+        header.context_window or 4096,
+        tools=parameters >= _LEAST_FOR_TOOLS,
+        parameters=parameters,
+    )
