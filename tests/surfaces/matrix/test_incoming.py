@@ -20,7 +20,6 @@ from parley.surfaces.matrix.incoming import (
     understand,
 )
 from parley.surfaces.matrix.mentions import (
-    LoopGuard,
     Me,
     Place,
     is_for_us,
@@ -317,15 +316,6 @@ def test_it_never_answers_itself_notices_or_agents(content: dict[str, Any], send
 )
 def test_our_name_at_the_beginning_is_left_out(content: dict[str, Any], text: str) -> None:
     assert without_our_name(_said(content), _ME) == text
-
-
-def test_a_loop_of_answers_comes_to_an_end_and_others_are_still_answered() -> None:
-    guard = LoopGuard(most=12, within=60)
-    allowed = [guard.allows("!r", "@bot:x", 100.0 + at) for at in range(20)]
-    assert allowed == [True] * 12 + [False] * 8
-    assert guard.allows("!r", "@alice:x", 120.0)
-    assert guard.allows("!other", "@bot:x", 120.0)
-    assert guard.allows("!r", "@bot:x", 160.5)
 
 
 # ── strangers ─────────────────────────────────────────────────────────────────────────────────

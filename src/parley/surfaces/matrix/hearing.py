@@ -23,7 +23,8 @@ from parley.surfaces.matrix.incoming import (
     Upgraded,
     understand,
 )
-from parley.surfaces.matrix.mentions import LoopGuard, Me, Place, is_for_us, without_our_name
+from parley.surfaces.matrix.loop_guard import LoopGuard
+from parley.surfaces.matrix.mentions import Me, Place, is_for_us, without_our_name
 from parley.surfaces.matrix.quoted import Quotes
 from parley.surfaces.matrix.rooms import Rooms
 
@@ -65,7 +66,8 @@ class Replaced:
 class Hearing:
     """Decides what is for us; files that come with it are kept in `attachments`.
 
-    `deleted` is told of messages of ours that someone has taken away.
+    `deleted` is told of messages of ours that someone has taken away, `stopped` of a sender in a
+    room who is not answered any more.
     """
 
     def __init__(
@@ -78,6 +80,7 @@ class Hearing:
         settings: MatrixSettings,
         attachments: Path,
         deleted: Callable[[str], None] = lambda _event_id: None,
+        stopped: Callable[[str, str, str], None] = lambda _room_id, _sender, _event_id: None,
     ) -> None:
         self._connection = connection
         self._rooms = rooms
@@ -86,7 +89,8 @@ class Hearing:
         self._settings = settings
         self._attachments = attachments
         self._deleted = deleted
-        self._guard = LoopGuard()
+        self._stopped = stopped
+        self.guard = LoopGuard()
 
     async def hear(
         self, events: Sequence[tuple[str, Mapping[str, Any]]]
@@ -152,6 +156,9 @@ class Hearing:
             # A homeserver could write this in anyone's name.
             _log.warning("plain_text_not_heard", extra={"room": room_id, "sender": said.sender})
             return None
+        now = time.monotonic()
+        if facts.is_crowded and not said.notice and not said.by_agent:
+            self.guard.person_wrote(room_id, said.sender, now)
         me = self._me(room_id)
         quoted = await self._quotes.find(room_id, said.reply_to) if said.reply_to else None
         to_us = quoted is not None and quoted.sender == me.user_id
@@ -163,7 +170,10 @@ class Hearing:
             replied_to_us=to_us,
         ):
             return None
-        if facts.is_crowded and not self._guard.allows(room_id, said.sender, time.monotonic()):
+        verdict = self.guard.check(room_id, said.sender, now) if facts.is_crowded else "answer"
+        if verdict == "stop":
+            self._stopped(room_id, said.sender, said.event_id)
+        if verdict != "answer":
             return None
         await self._rooms.settle(room_id, said.sender)
         text = without_our_name(said, me)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import html
 import re
-from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -14,7 +13,6 @@ if TYPE_CHECKING:
     from parley.surfaces.matrix.incoming import Said
 
 __all__ = [
-    "LoopGuard",
     "Me",
     "Mentions",
     "Place",
@@ -127,30 +125,6 @@ def without_our_name(said: Said, me: Me) -> str:
         if called and text[called.end() :].strip():
             return text[called.end() :]
     return said.text
-
-
-class LoopGuard:
-    """Agents that answer each other in a group are stopped by counting."""
-
-    def __init__(self, most: int = 12, within: float = 60.0) -> None:
-        self._most = most
-        self._within = within
-        self._answered: dict[tuple[str, str], deque[float]] = {}
-
-    def allows(self, room: str, sender: str, now: float) -> bool:
-        """Whether there may be one more answer to this sender; if so, it counts."""
-        since = now - self._within
-        if len(self._answered) > 1000:
-            self._answered = {
-                key: times for key, times in self._answered.items() if times[-1] > since
-            }
-        times = self._answered.setdefault((room, sender), deque())
-        while times and times[0] <= since:
-            times.popleft()
-        if len(times) >= self._most:
-            return False
-        times.append(now)
-        return True
 
 
 def _pills(content: Mapping[str, Any]) -> list[tuple[str, str, bool]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import logging
 from collections.abc import Callable
 from contextlib import aclosing
@@ -21,7 +22,9 @@ from parley.surfaces.matrix.account import Account
 from parley.surfaces.matrix.allowed import Allowed
 from parley.surfaces.matrix.connection import Connection
 from parley.surfaces.matrix.cross_signing import ensure_cross_signed
+from parley.surfaces.matrix.errands import Errands
 from parley.surfaces.matrix.hearing import Heard, Hearing, Replaced, TakenBack
+from parley.surfaces.matrix.incoming import AGENT_KEY
 from parley.surfaces.matrix.invites import Invites, read_invite
 from parley.surfaces.matrix.membership import CameIn, Membership
 from parley.surfaces.matrix.outgoing import Outgoing
@@ -83,7 +86,9 @@ class Serving:
             settings=settings,
             attachments=profile.attachments,
             deleted=self._previews.deleted,
+            stopped=self._tell_stopped,
         )
+        self._notices = Errands("notice", at_once=1)
         self._unread = Unread(
             connection, door, may_speak=allowed.may_speak, may_tell=self._is_one_persons
         )
@@ -109,7 +114,7 @@ class Serving:
             await asyncio.gather(self._task, return_exceptions=True)
         parts = (
             *(self._invites, self._upgrades, self._unread, self._syncing),
-            *(self._previews, self._typing, self._receipts, self._connection),
+            *(self._previews, self._typing, self._receipts, self._notices, self._connection),
         )
         for part in parts:
             await part.close()
@@ -216,6 +221,24 @@ class Serving:
         """In a group nobody is told that we cannot read what was not meant for us."""
         facts = self._rooms.facts(room_id)
         return facts is not None and not facts.is_crowded
+
+    def _tell_stopped(self, room_id: str, sender: str, event_id: str) -> None:
+        """Silence would look like a fault to whoever is there."""
+        text = (
+            f"I have answered {sender} many times in a row, so one of us may be talking to a bot. "
+            "I do not answer them here until someone else writes."
+        )
+        content = {"msgtype": "m.notice", "body": text, "m.mentions": {}, AGENT_KEY: {"v": 1}}
+        txn = "stopped-" + hashlib.sha256(event_id.encode()).hexdigest()[:32]
+
+        async def tell() -> None:
+            await self._connection.send(room_id, "m.room.message", content, txn)
+
+        async def failed(error: ParleyError) -> None:
+            _log.warning("stop_not_told", extra={"room": room_id, "reason": str(error)})
+
+        _log.warning("loop_stopped", extra={"room": room_id, "sender": sender})
+        self._notices.begin(f"{room_id} {sender}", tell, failed)
 
     # ── out ──
 
