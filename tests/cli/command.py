@@ -70,7 +70,7 @@ class Parley:
             sys.executable,
             ["-m", "parley", *arguments],
             env=self.environment(),
-            timeout=30,
+            timeout=60,
             encoding="utf-8",
         )
 

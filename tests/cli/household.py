@@ -73,7 +73,7 @@ class Household:
                 if process.poll() is None:
                     process.send_signal(signal.SIGTERM)
                     process.send_signal(signal.SIGTERM)
-                    process.wait(15)
+                    process.wait(60)
 
     @contextmanager
     def chat(self, *arguments: str) -> Iterator[pexpect.spawn[str]]:
@@ -82,7 +82,7 @@ class Household:
             sys.executable,
             ["-m", "parley", "chat", *arguments],
             env={**self.parley.environment(), "NO_COLOR": "", **_TERMINAL},
-            timeout=15,
+            timeout=60,
             encoding="utf-8",
             dimensions=(40, 100),
         )

@@ -50,6 +50,6 @@ class Shell:
             ["-m", "tests.cli.program", *arguments],
             cwd=str(REPOSITORY),
             env=self.environment(**environment),
-            timeout=30,
+            timeout=60,
             encoding="utf-8",
         )

@@ -47,7 +47,7 @@ def test_it_says_where_it_is_and_with_which_key_and_serves_until_ctrl_c(
             assert _ask(where.replace("ws", "http", 1), key) == "echo: hello"
         finally:
             process.send_signal(signal.SIGINT)
-            out, err = process.communicate(timeout=15)
+            out, err = process.communicate(timeout=60)
     assert (process.returncode, err) == (0, "")
     assert out.endswith("Stopped.\n")
 
@@ -64,7 +64,7 @@ def test_another_profile_is_served_alone_with_keys_of_its_own(household: Househo
             assert _ask(where, made.stdout.strip()) == "echo: hello"
         finally:
             process.send_signal(signal.SIGINT)
-            process.communicate(timeout=15)
+            process.communicate(timeout=60)
     assert process.returncode == 0
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import socket
 import stat
 
 import pytest
 
 from tests.cli.household import Household
+from tests.servers.ports import free_port
 from tests.servers.scripted_model import ScriptedModel
 
 
@@ -58,9 +58,7 @@ def test_a_command_can_be_asked(household: Household) -> None:
 
 
 def test_a_server_that_is_not_there_is_one_sentence(household: Household) -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     household.configure(base_url=f"http://127.0.0.1:{port}/v1")
     done = household.run("chat", "-m", "hello")
     assert (done.returncode, done.stdout) == (1, "")
@@ -101,7 +99,7 @@ def test_a_broken_config_is_one_sentence(household: Household) -> None:
 def test_two_questions_at_once_in_one_home_are_both_answered(household: Household) -> None:
     running = [household.begin("chat", "-m", f"[[delay 0.3]] {n}") for n in range(3)]
     for number, process in enumerate(running):
-        out, err = process.communicate(timeout=30)
+        out, err = process.communicate(timeout=60)
         assert (process.returncode, out) == (0, f"echo: [[delay 0.3]] {number}\n"), err
 
 

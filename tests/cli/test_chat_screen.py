@@ -188,7 +188,7 @@ def test_a_gateway_that_is_stopped_is_taken_over_and_the_talk_goes_on(
         screen.send("hello" + ENTER)
         see(screen, "echo: hello")
         gateway.send_signal(signal.SIGTERM)
-        gateway.communicate(timeout=15)
+        gateway.communicate(timeout=60)
         screen.send("are you there?" + ENTER)
         see(screen, "echo: are you there?")
         leave(screen)

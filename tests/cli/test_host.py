@@ -54,7 +54,7 @@ async def problems(gateway: Gateway) -> dict[str, tuple[str, ...]]:
 
 async def until_told(gateway: Gateway, expected: set[str]) -> None:
     """Wait until exactly these profiles are there, each without a problem."""
-    async with asyncio.timeout(15):
+    async with asyncio.timeout(60):
         while True:
             told = await problems(gateway)
             if set(told) == expected and not any(told.values()):

@@ -9,6 +9,7 @@ import stat
 import sys
 import time
 from collections.abc import Awaitable, Callable
+from contextvars import copy_context
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -55,7 +56,7 @@ class Home:
     def run(self, *arguments: str) -> Done:
         code = 0
         try:
-            run_parley(["memory", *arguments])
+            copy_context().run(run_parley, ["memory", *arguments])
         except SystemExit as end:
             code = int(end.code or 0)
         said = self._capsys.readouterr()

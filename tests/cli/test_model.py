@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextvars import copy_context
 from pathlib import Path
 
 import pytest
@@ -26,7 +27,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def run(home: Path) -> Run:
     def invoke(*arguments: str) -> Result:
-        return CliRunner().invoke(app, list(arguments))
+        return copy_context().run(CliRunner().invoke, app, list(arguments))
 
     return invoke
 

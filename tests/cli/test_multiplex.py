@@ -105,7 +105,7 @@ def test_one_gateway_serves_three_profiles(family: Household, far_model: Scripte
             family.run("chat", "--profile", name, "-m", "again", "-c", "same")
             assert family.asked() == [f"hello {name}", f"echo: hello {name}", "again"]
         process.send_signal(signal.SIGTERM)
-        out, err = process.communicate(timeout=15)
+        out, err = process.communicate(timeout=60)
     assert (process.returncode, err) == (0, "")
     assert out.endswith("Stopped.\n")
     for name in NAMES:
@@ -302,7 +302,7 @@ def test_a_broken_profile_is_told_while_the_others_serve_and_is_taken_in_when_me
         assert "  coder    NOT SERVED: " in words
         assert family.run("chat", "--profile", "writer", "-m", "hello").stdout == "echo: hello\n"
         config.write_text(sound)
-        until_now(lambda: not told_of(status(family), "coder")["fault"], seconds=30)
+        until_now(lambda: not told_of(status(family), "coder")["fault"])
         assert family.run("chat", "--profile", "coder", "-m", "hello").stdout == "echo: hello\n"
         assert holder_of(of(family, "coder")) == (holder := holder_of(of(family, "default")))
         assert holder is not None
@@ -343,8 +343,8 @@ def test_a_home_that_a_chat_holds_is_taken_over_when_it_ends(family: Household) 
             assert f"is already served by `parley chat` (process {screen.pid})" in fault
             assert family.run("chat", "--profile", "writer", "-m", "hi").stdout == "echo: hi\n"
             screen.sendeof()
-            until_now(lambda: _is_held(family, "coder", process.pid), seconds=30)
-            until_now(lambda: not told_of(status(family), "coder")["fault"], seconds=30)
+            until_now(lambda: _is_held(family, "coder", process.pid))
+            until_now(lambda: not told_of(status(family), "coder")["fault"])
             assert family.run("chat", "--profile", "coder", "-m", "hi").stdout == "echo: hi\n"
 
 
@@ -366,7 +366,7 @@ def test_a_second_gateway_for_the_same_profiles_is_refused_with_the_process(
 def test_a_profile_made_while_the_gateway_runs_is_taken_in(family: Household) -> None:
     with family.gateway() as process:
         beside(family, "cook")
-        until_now(lambda: _is_held(family, "cook", process.pid), seconds=30)
+        until_now(lambda: _is_held(family, "cook", process.pid))
         until_now(lambda: len(status(family)["profiles"]) == 4)
         assert family.run("chat", "--profile", "cook", "-m", "hi").stdout == "echo: hi\n"
 
@@ -389,10 +389,10 @@ def test_chats_that_were_waiting_get_their_one_answer_after_a_kill(
         killed.wait()
     with family.gateway() as process:
         for name, chat in asking.items():
-            out, err = chat.communicate(timeout=30)
+            out, err = chat.communicate(timeout=60)
             assert (out, err) == (f"echo: [[delay 1]] {name}\n", "")
         for name in names:
-            until_now(partial(_is_held, family, name, process.pid), seconds=30)
+            until_now(partial(_is_held, family, name, process.pid))
             [session] = family.parley.json("sessions", "list", "--json", "--profile", name)
             assert session["turns"] == 1
 
@@ -431,9 +431,9 @@ async def test_every_message_of_every_profile_is_answered_once_however_often_it_
                 await moments.next(phase, seconds=3)
                 gateway.kill()
             gateway.start()
-            await until(lambda: all(len(person.said) > 2 for person in everyone), seconds=60)
+            await until(lambda: all(len(person.said) > 2 for person in everyone))
             moments.talking = False
-            await until(lambda: all(person.settled for person in everyone), seconds=60)
+            await until(lambda: all(person.settled for person in everyone))
             for task in talking:
                 task.cancel()
         assert await gateway.stop() == 0

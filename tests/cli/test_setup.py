@@ -243,7 +243,7 @@ def test_ctrl_c_at_a_question_leaves_everything_as_it_was(shell: Shell) -> None:
 async def test_ctrl_c_during_the_call_leaves_everything_as_it_was(shell: Shell) -> None:
     async with ScriptedModel(delay=60) as server:
         terminal = shell.terminal(*box(server))
-        await server.until(lambda s: s.open_streams == 1, seconds=30)
+        await server.until(lambda s: s.open_streams == 1)
         terminal.sendintr()
         await asyncio.to_thread(terminal.expect, "Nothing was changed.")
         await asyncio.to_thread(terminal.expect, pexpect.EOF)

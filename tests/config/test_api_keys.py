@@ -176,7 +176,7 @@ def test_keys_made_by_two_processes_at_once_are_all_kept(profile: Profile) -> No
         process.stdin.write("go\n")
         process.stdin.flush()
     for process in both:
-        process.communicate(timeout=30)
+        process.communicate(timeout=60)
         assert process.returncode == 0
     kept = KeyFile(profile).keys()
     assert {key.name for key in kept} == {
@@ -320,7 +320,7 @@ def test_a_revoked_key_is_refused_at_once_in_another_process(profile: Profile) -
         assert ask(made) == "new"
         file.path.unlink()
         assert (ask(made), ask(kept)) == ("nobody", "nobody")
-        server.communicate(timeout=10)
+        server.communicate(timeout=60)
     assert gone is not None
     assert gone.name == "gone"
 
@@ -545,7 +545,7 @@ def test_two_processes_that_make_the_local_key_at_once_agree_on_it(profile: Prof
         assert process.stdin is not None
         process.stdin.write("go\n")
         process.stdin.flush()
-    said = {process.communicate(timeout=30)[0].strip() for process in several}
+    said = {process.communicate(timeout=60)[0].strip() for process in several}
     assert said == {(profile.home / "api.key").read_text().strip()}
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -13,9 +12,10 @@ from types import TracebackType
 from typing import Self
 
 from tests.docs.pages import Step, matches
+from tests.servers.ports import free_port
 from tests.servers.scripted_model import ScriptedModel
 
-__all__ = ["Reader", "free_port", "home_of"]
+__all__ = ["Reader", "home_of"]
 
 _PORT = "8642"
 _SERVES = "parley gateway run"
@@ -127,17 +127,10 @@ class Reader:
         """Press Ctrl-C where it runs; returns what it says then."""
         gateway.send_signal(signal.SIGINT)
         try:
-            printed, _ = gateway.communicate(timeout=30)
+            printed, _ = gateway.communicate(timeout=60)
         finally:
             gateway.kill()
         return gateway.returncode, printed
-
-
-def free_port() -> int:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        port: int = taken.getsockname()[1]
-        return port
 
 
 def home_of(folder: Path, machine: str, model: ScriptedModel) -> Path:

@@ -13,7 +13,8 @@ import pytest
 from parley.agent.sandbox import find_sandbox
 from tests.docs.answers import answer_examples
 from tests.docs.pages import HANDS_PAGES, PROGRAM_PAGES, Step, name_of, steps
-from tests.docs.reader import Reader, free_port, home_of
+from tests.docs.reader import Reader, home_of
+from tests.servers.ports import free_port
 from tests.servers.scripted_model import ScriptedModel
 from tests.servers.scripted_reply import Reply
 

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import json
 import random
-import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ import aiohttp
 from tests.gateway.workshop import Scenes, begin, delegate, end_processes, run
 from tests.servers.callback_receiver import CallbackReceiver
 from tests.servers.gateway_process import GatewayProcess, write_config
+from tests.servers.ports import free_port
 from tests.servers.scripted_model import Reply, ScriptedModel
 from tests.surfaces.webhook import TOKEN, Caller
 from tests.waiting import until
@@ -102,7 +102,7 @@ class KilledHouse:
         file = self.workspace / name
         return file.read_text().splitlines() if file.exists() else []
 
-    async def until_quiet(self, *, seconds: float = 30.0) -> None:
+    async def until_quiet(self, *, seconds: float = 60.0) -> None:
         """Nothing runs, waits or is on its way."""
         async with asyncio.timeout(seconds):
             while True:
@@ -123,7 +123,7 @@ def _over(keeper: Path) -> bool:
 
 @asynccontextmanager
 async def killed_house(home: Path, scenes: Scenes, **gateway: object) -> AsyncIterator[KilledHouse]:
-    port = _free_port()
+    port = free_port()
     async with ScriptedModel(scenes) as model, CallbackReceiver() as receiver:
         profile = write_config(home, model_url=model.base_url, gateway={"port": port, **gateway})
         settings = json.loads(profile.config_file.read_text())
@@ -200,9 +200,3 @@ async def until_all_answered(house: KilledHouse, made: list[Errand], *, seconds:
         )
 
     await until(answered, seconds=seconds)
-
-
-def _free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import json
 import random
-import socket
 import sqlite3
 import time
 from collections import Counter
@@ -25,6 +24,7 @@ from tests.servers.callback_receiver import CallbackReceiver
 from tests.servers.dying_gateway import COMMAND, choose
 from tests.servers.extractor import Extractor
 from tests.servers.gateway_process import GatewayProcess, write_config
+from tests.servers.ports import free_port
 from tests.servers.scripted_model import Reply, ScriptedModel
 from tests.surfaces.webhook import TOKEN, Caller
 
@@ -200,7 +200,7 @@ class MemoryHouse:
 
 @asynccontextmanager
 async def memory_house(home: Path) -> AsyncIterator[MemoryHouse]:
-    port = _free_port()
+    port = free_port()
     async with ThinkingModel() as model, CallbackReceiver() as receiver:
         profile = write_config(home, model_url=model.base_url, gateway={"port": port})
         settings = json.loads(profile.config_file.read_text())
@@ -212,9 +212,3 @@ async def memory_house(home: Path) -> AsyncIterator[MemoryHouse]:
         choose(home, None)
         with GatewayProcess(home, command=COMMAND) as process:
             yield MemoryHouse(process, model, receiver, port)
-
-
-def _free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])

@@ -87,6 +87,6 @@ async def reply(
 
 async def settled(store: Store) -> None:
     """Wait until nothing is on its way."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while (await store.health()).undelivered:
             await asyncio.sleep(0.005)

@@ -43,7 +43,7 @@ def _builds(scenes: Scenes, then: str = "echo built") -> None:
 async def _until_ended(house: House) -> None:
     """Wait until no work is noted as running."""
     assert house.store is not None
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while await house.store.works():
             await asyncio.sleep(0.01)
 

@@ -165,7 +165,7 @@ async def test_a_chat_that_comes_back_while_a_send_fails_is_not_forgotten(
     surface = Surface(behave=behave)
     await reply(store, "one")
     async with served(store, surface) as deliveries:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await failing.wait()
         await deliveries.back("c1", "test")
         came_back.set()

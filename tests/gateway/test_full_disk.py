@@ -50,7 +50,7 @@ async def test_a_full_disk_delays_turns_and_loses_none(
     async with lane_house.served(store, answers) as lanes:
         await write(lanes, "first")
         await write(lanes, "behind")
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await begun.wait()
         async with full(store, file):
             go_on.set()

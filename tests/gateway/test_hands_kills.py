@@ -43,7 +43,7 @@ async def test_background_work_outlives_the_gateway_and_is_told_once_where_it_wa
         await house.model.until(lambda model: model.open_streams == 1)
         await house.kill_and_start()
         (house.workspace / "go").touch()
-        await until(lambda: len(house.answers()) == 4, seconds=15)
+        await until(lambda: len(house.answers()) == 4)
         await house.kill_and_start()
         await house.until_quiet()
         told = sorted((one.text, one.chat, one.thread) for one in house.answers())
@@ -72,7 +72,7 @@ async def test_a_command_that_is_waited_for_runs_once_and_its_real_end_is_known(
         for _ in range(2):
             await house.kill_and_start()
         (house.workspace / "go").touch()
-        await until(house.answers, seconds=15)
+        await until(house.answers)
         [result] = house.tool_results("try")
         assert (result["exit_code"], result["output"]) == (7, "out\n")
         assert house.lines("ran") == ["line"]
@@ -92,7 +92,7 @@ async def test_a_command_that_ended_while_there_was_no_gateway_is_known_too(
         (house.workspace / "go").touch()
         await until(lambda: not house.running_processes())
         await house.start()
-        await until(house.answers, seconds=15)
+        await until(house.answers)
         [result] = house.tool_results("try")
         assert result["exit_code"] == 5
         assert house.lines("ran") == ["line"]
@@ -111,7 +111,7 @@ async def test_a_task_that_is_waited_for_is_done_once(tmp_path: Path, script: Sc
         asked = house.model.total
         await house.model.until(lambda model: model.total > asked and model.open_streams == 1)
         await house.kill_and_start()
-        await until(house.answers, seconds=15)
+        await until(house.answers)
         await house.until_quiet()
         assert [(one.text, one.chat) for one in house.answers()] == [("fetched", "mine")]
         [result] = house.tool_results("fetch")
@@ -142,7 +142,7 @@ async def test_whenever_the_gateway_is_killed_all_is_done_and_told_once(
             house.gateway.start()
         await house.gateway.until_ready()
         await asyncio.gather(*saying)
-        await until_all_answered(house, made, seconds=30)
+        await until_all_answered(house, made, seconds=60)
         await house.until_quiet()
         assert {each.name: house.lines(each.name) for each in made} == {
             each.name: ["line"] for each in made

@@ -27,7 +27,7 @@ class _Reader:
 
     async def read(self, count: int) -> list[LiveEvent]:
         found: list[LiveEvent] = []
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             if self._first is not None and count:
                 found.append(await self._first)
                 self._first = None

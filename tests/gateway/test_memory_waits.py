@@ -71,7 +71,7 @@ async def test_a_stop_breaks_off_what_is_tended_and_the_next_start_takes_it_up(
     await _until_thinking(house)
     began = time.monotonic()
     assert await house.gateway.stop() == 0
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < _LONG
     assert house.read("SELECT 1 FROM fact") == []
     assert "Traceback" not in house.gateway.output
 

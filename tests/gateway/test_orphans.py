@@ -40,10 +40,10 @@ async def test_nothing_is_done_for_a_program_that_lost_its_answer(
     async with killed_house(tmp_path / "home", script) as house:
         await house.start()
         asking = asyncio.create_task(_ask(house, said))
-        await until(lambda: house.lines("ran"), seconds=20)
+        await until(lambda: house.lines("ran"))
         asked = house.model.total
         await house.kill_and_start()
         await asking
-        await until(lambda: not house.running_processes(), seconds=20)
+        await until(lambda: not house.running_processes())
         await house.until_quiet()
         assert house.model.total == asked

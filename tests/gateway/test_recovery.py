@@ -166,7 +166,7 @@ async def test_a_long_turn_is_set_aside_and_finished_by_the_next_start(
     await model.until(lambda m: m.open_streams == 1)
     before = time.monotonic()
     await house.close()
-    assert time.monotonic() - before < 2
+    assert time.monotonic() - before < 20
     await model.until(lambda m: m.aborted == 1)
     assert not desk.sent
     desk = await house.open()
@@ -185,7 +185,7 @@ async def test_a_stopping_gateway_can_be_hurried(
     house.gateway.hurry()
     before = time.monotonic()
     await house.close()
-    assert time.monotonic() - before < 2
+    assert time.monotonic() - before < 20
     desk = await house.open()
     await until(lambda: desk.answer_to("e1"))
 

@@ -40,7 +40,7 @@ async def test_what_was_only_just_noted_is_over(
     await desk.say("go")
     await noted.wait()
     assert await desk.ask("/stop") == "Stopped."
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while await store.works():
             await asyncio.sleep(0.01)
     assert [work.state for work in await works(house)] == ["stopped"]

@@ -23,7 +23,7 @@ def _set_up(scenes: Scenes) -> None:
 
 async def _until_no_work(house: House) -> None:
     assert house.store is not None
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while await house.store.works():
             await asyncio.sleep(0.01)
 

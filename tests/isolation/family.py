@@ -127,7 +127,7 @@ class Family:
                 plan_gateway(self.profile(DEFAULT_PROFILE), alone=False)
             ) as g:
                 # On a busy machine some are served a little later than the gateway starts.
-                await until(lambda: all(socket_path(p).exists() for p in self.profiles), seconds=60)
+                await until(lambda: all(socket_path(p).exists() for p in self.profiles))
                 yield g
 
 

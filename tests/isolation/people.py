@@ -162,8 +162,7 @@ class _Webhook:
             json=_message(seat, text, event),
             headers={"Authorization": f"Bearer {token}"},
         ) as response:
-            if response.status != 202:
-                return ""
+            assert response.status == 202, await response.text()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 self._talk.answered[event] = await coming

@@ -25,7 +25,7 @@ from tests.servers.scripted_reply import Usage
 
 __all__: list[str] = []
 
-pytestmark = pytest.mark.timeout(300)  # a thousand sessions, perhaps on a busy machine
+pytestmark = pytest.mark.timeout(600)  # a thousand sessions, perhaps on a busy machine
 
 _SIZES = {"few": (3, 10), "many": (20, 50)}
 

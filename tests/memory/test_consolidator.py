@@ -362,7 +362,7 @@ async def test_a_stop_breaks_off_what_was_to_be_done_soon(scene: Scene) -> None:
     consolidator = scene.consolidator()
     consolidator.maybe_consolidate_by_tokens(session)
     await until(lambda: scene.model.running)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         await consolidator.stop_background_task()
     assert (scene.model.broken_off, consolidator.status.running) == (1, 0)
     assert (await scene.session()).seen == session.seen

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from parley.gateway.home import socket_path
-from tests.agent.providers.builders import free_port
 from tests.cli.command import Parley
 from tests.servers.gateway_process import write_config
+from tests.servers.ports import free_port
 from tests.servers.scripted_model import Reply, ScriptedModel
 from tests.servers.stage import Stage
 from tests.surfaces.terminal import Line
@@ -70,7 +70,7 @@ class Listener:
     def close(self) -> None:
         self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
-        self._thread.join(5)
+        self._thread.join(60)
 
 
 @pytest.fixture

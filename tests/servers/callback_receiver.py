@@ -10,6 +10,8 @@ from typing import Any, Self, TypeAlias
 
 from aiohttp import web
 
+from tests.servers.ports import start_site
+
 __all__ = ["CallbackReceiver", "Posted"]
 
 
@@ -70,9 +72,7 @@ class CallbackReceiver:
         server = web.Server(self._take, handler_cancellation=True, access_log=None)
         self._runner = web.ServerRunner(server, shutdown_timeout=0.1)
         await self._runner.setup()
-        site = web.TCPSite(self._runner, "127.0.0.1", self.port, reuse_address=True)
-        await site.start()
-        self.port = int(self._runner.addresses[0][1])
+        self.port = await start_site(self._runner, self.port)
 
     async def stop(self) -> None:
         runner, self._runner = self._runner, None

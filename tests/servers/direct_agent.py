@@ -17,6 +17,7 @@ from typing import Any, Self, TypeAlias
 from aiohttp import WSMsgType, web
 
 from parley.backends.direct.frames import CAPABILITIES
+from tests.servers.ports import start_site
 
 __all__ = ["Capable", "DirectAgent", "Gone", "Peer", "plain"]
 
@@ -159,9 +160,7 @@ class DirectAgent:
         app.router.add_get("/agent_ws/", self._serve)
         self._runner = web.AppRunner(app, shutdown_timeout=0.1)
         await self._runner.setup()
-        site = web.TCPSite(self._runner, "127.0.0.1", self.port)
-        await site.start()
-        self.port = self._runner.addresses[0][1]
+        self.port = await start_site(self._runner, self.port)
         return self
 
     async def __aexit__(

@@ -23,7 +23,7 @@ from parley.surfaces.terminal.client import Disconnected, TerminalClient
 __all__ = ["GatewayProcess", "ModelProcess", "environment", "write_config"]
 
 REPOSITORY = Path(__file__).parents[2]
-_READY_WITHIN = 30.0
+_READY_WITHIN = 60.0
 
 
 class ModelProcess:
@@ -133,7 +133,7 @@ class GatewayProcess:
         if self._process is not None:
             process, self._process = self._process, None
             process.kill()
-            process.wait(timeout=30)
+            process.wait(timeout=60)
 
     async def ends(self, *, seconds: float) -> bool:
         """Whether it came to its end by itself in this time."""
@@ -192,7 +192,7 @@ def environment(home: Path) -> dict[str, str]:
 def _end(process: subprocess.Popen[str]) -> None:
     process.terminate()
     try:
-        process.wait(timeout=5)
+        process.wait(timeout=60)
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()

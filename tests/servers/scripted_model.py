@@ -20,6 +20,7 @@ from typing import Any, Self, TypeAlias
 
 from aiohttp import web
 
+from tests.servers.ports import start_site
 from tests.servers.scripted_reply import Reply, Usage, answer
 
 __all__ = ["RecordedRequest", "Reply", "Script", "ScriptedModel", "Usage"]
@@ -82,9 +83,7 @@ class ScriptedModel:
         server = web.Server(self._handle, handler_cancellation=True, access_log=None)
         self._runner = web.ServerRunner(server)
         await self._runner.setup()
-        site = web.TCPSite(self._runner, "127.0.0.1", self.port, backlog=4096, reuse_address=True)
-        await site.start()
-        self.port = int(self._runner.addresses[0][1])
+        self.port = await start_site(self._runner, self.port, backlog=4096)
 
     async def stop(self) -> None:
         if self._runner is not None:
@@ -104,7 +103,7 @@ class ScriptedModel:
     ) -> None:
         await self.stop()
 
-    async def until(self, fact: Callable[[ScriptedModel], bool], *, seconds: float = 5.0) -> None:
+    async def until(self, fact: Callable[[ScriptedModel], bool], *, seconds: float = 60.0) -> None:
         """Wait until `fact` is true of this server; raise `TimeoutError` if it does not come."""
         async with asyncio.timeout(seconds):
             while not fact(self):

@@ -135,7 +135,7 @@ def running_synapse(*, port: int = 0, extra: Mapping[str, Any] | None = None) ->
         process.send_signal(signal.SIGCONT)
         process.terminate()
         try:
-            process.wait(10)
+            process.wait(60)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()

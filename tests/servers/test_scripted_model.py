@@ -23,7 +23,7 @@ def port() -> Iterator[int]:
         assert process.stdout is not None
         yield json.loads(process.stdout.readline())["port"]
         process.send_signal(signal.SIGTERM)
-        assert process.wait(10) == 0
+        assert process.wait(60) == 0
 
 
 def user(text: str) -> dict[str, Any]:

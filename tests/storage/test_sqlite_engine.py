@@ -162,7 +162,7 @@ async def test_a_long_search_keeps_no_reader_waiting(engine: Engine) -> None:
     over = threading.Event()
     search = engine.search(lambda db: over.wait(10))
     try:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             assert await engine.read(lambda db: db.execute("SELECT 1").fetchone()[0]) == 1
         assert not search.done()
     finally:

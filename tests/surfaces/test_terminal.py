@@ -252,7 +252,7 @@ async def test_a_terminal_that_stops_reading_does_not_hold_up_others(
         stage.then(Reply(text="x" * 200_000, chunks=20))
         text = await line.ask("hello", str(number))
         assert len(text) == 200_000
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         assert len(await reader.read()) < 2_000_000, "it was let go"
     assert not [record for record in caplog.records if record.levelname == "ERROR"]
     asleep.close()
@@ -285,7 +285,7 @@ async def test_a_line_that_is_no_frame_gets_an_answer_and_the_line_stays_open(
 ) -> None:
     reader, writer = await raw(socket_file)
     writer.write(garbage)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         assert json.loads(await reader.readline())["type"] == "problem"
         writer.write(b'{"type":"hello","chat":"main"}\n')
         assert json.loads(await reader.readline())["type"] == "welcome"
@@ -295,7 +295,7 @@ async def test_a_line_that_is_no_frame_gets_an_answer_and_the_line_stays_open(
 async def test_half_a_surrogate_pair_is_taken(served: House, socket_file: Path) -> None:
     reader, writer = await raw(socket_file)
     writer.write(b'{"type":"hello","chat":"main"}\n{"type":"say","id":"1","text":"a\\ud83d b"}\n')
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while True:
             frame = json.loads(await reader.readline())
             if frame["type"] == "deliver":
@@ -313,7 +313,7 @@ async def test_a_line_that_is_too_long_is_refused_and_others_go_on(
 ) -> None:
     reader, writer = await raw(socket_file)
     writer.write(b'{"type":"say","id":"1","text":"' + b"x" * (LONGEST_LINE + 1000) + b'"}\n')
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         answer = json.loads(await reader.readline())
     assert answer == {"type": "problem", "sentence": "That message is too long."}
     assert await line.ask("hello", "2") == "echo: hello"

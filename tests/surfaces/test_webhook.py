@@ -57,7 +57,7 @@ async def caller(webhook: WebhookHouse) -> AsyncIterator[Caller]:
 async def delivered(house: House) -> None:
     """Wait until no reply is on its way."""
     assert house.store is not None
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while (await house.store.health()).undelivered:
             await asyncio.sleep(0.005)
 
@@ -224,7 +224,7 @@ async def test_what_the_program_refuses_is_given_up_and_the_next_goes(
     receiver.says(410)
     await caller.say("hello", "m1")
     assert house.store is not None
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not (dead := (await house.store.health()).dead):
             await asyncio.sleep(0.005)
     assert [found.text for found in dead] == ["echo: hello"]
@@ -431,7 +431,7 @@ async def test_a_body_that_does_not_come_is_not_waited_for(
 ) -> None:
     monkeypatch.setattr(webhook_hub, "_BODY_WITHIN", 0.1)
     reader, writer = await raw(webhook, HEAD + b'Content-Length: 100\r\n\r\n{"id": "1", "te')
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         assert b" 408 " in await reader.readline()
     writer.close()
 
@@ -439,7 +439,7 @@ async def test_a_body_that_does_not_come_is_not_waited_for(
 async def test_a_body_that_is_not_as_its_headers_say_is_refused(webhook: WebhookHouse) -> None:
     body = b"Transfer-Encoding: chunked\r\n\r\nzz\r\nhello\r\n0\r\n\r\n"
     reader, writer = await raw(webhook, HEAD + body)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         assert b" 400 " in await reader.readline()
     writer.close()
 

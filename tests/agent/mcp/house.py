@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import json
 import os
-import socket
 import sys
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
@@ -18,13 +17,13 @@ from parley.config.hands import McpServerSettings
 from parley.profiles import Profile
 from parley.protocol import ToolCall
 from tests.agent.builders import context
+from tests.servers.ports import listens
 from tests.waiting import until
 
 __all__ = [
     "QUICK",
     "alive",
     "call",
-    "free_port",
     "http_server",
     "raw",
     "real",
@@ -59,7 +58,7 @@ async def running(
     *,
     secrets: Mapping[str, str] | None = None,
     limits: McpLimits = QUICK,
-    wait: float = 20.0,
+    wait: float = 90.0,
 ) -> AsyncIterator[McpServers]:
     servers = McpServers(
         Profile("default", home),
@@ -100,13 +99,6 @@ def starts(file: Path) -> list[int]:
     return [int(line.split()[0]) for line in file.read_text().splitlines()]
 
 
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port: int = found.getsockname()[1]
-        return port
-
-
 @contextlib.asynccontextmanager
 async def http_server(port: int, *token: str) -> AsyncIterator[asyncio.subprocess.Process]:
     """The real server on loopback, answering."""
@@ -114,17 +106,12 @@ async def http_server(port: int, *token: str) -> AsyncIterator[asyncio.subproces
         sys.executable, str(REAL), "http", str(port), *token
     )
     try:
-        await until(lambda: _listens(port), seconds=20)
+        await until(lambda: listens(port))
         yield process
     finally:
         with contextlib.suppress(ProcessLookupError):
             process.kill()
         await process.wait()
-
-
-def _listens(port: int) -> bool:
-    with socket.socket() as tried:
-        return tried.connect_ex(("127.0.0.1", port)) == 0
 
 
 def parsed(result: ToolResult) -> Any:

@@ -40,7 +40,7 @@ async def test_its_home_is_its_own_and_not_where_the_agent_writes(tmp_path: Path
 
 
 async def test_a_secret_stands_in_no_log_no_health_and_no_error(tmp_path: Path) -> None:
-    settings = real(secrets=["MAIL_TOKEN"], timeout_seconds=5)
+    settings = real(secrets=["MAIL_TOKEN"])
     async with running(tmp_path, {"t": settings}, secrets=SECRETS) as servers:
         failed = await call(servers, "t__fail", text=f"{SECRETS['MAIL_TOKEN']} is not taken")
         assert not failed.ok
@@ -90,7 +90,7 @@ async def test_closing_leaves_no_process_not_even_a_stubborn_one(tmp_path: Path)
     assert not alive(real_one)
     assert not alive(server)
     # Killed with the group by now, and nobody waits for it but the system.
-    await until(lambda: not alive(grandchild), seconds=2)
+    await until(lambda: not alive(grandchild))
 
 
 async def test_closing_while_one_starts_leaves_no_process(tmp_path: Path) -> None:
@@ -127,14 +127,14 @@ async def test_when_we_are_killed_no_server_outlives_us(tmp_path: Path) -> None:
     )
     try:
         assert parent.stdout is not None
-        real_one = int(await asyncio.wait_for(parent.stdout.readline(), 30))
+        real_one = int(await asyncio.wait_for(parent.stdout.readline(), 60))
         (deaf,) = starts(tmp_path / "starts")
         assert alive(real_one)
         assert alive(deaf)
     finally:
         parent.send_signal(signal.SIGKILL)
         await parent.wait()
-    await until(lambda: not alive(real_one) and not alive(deaf), seconds=5)
+    await until(lambda: not alive(real_one) and not alive(deaf))
 
 
 async def test_names_that_are_paths_stay_in_their_place(tmp_path: Path) -> None:

@@ -9,7 +9,8 @@ from parley.cli._checks.settings import Ground
 from parley.config.hands import McpServerSettings
 from parley.config.settings import Settings
 from parley.profiles import Profile
-from tests.agent.mcp.house import free_port, http_server, raw, starts
+from tests.agent.mcp.house import http_server, raw, starts
+from tests.servers.ports import free_port
 
 
 def ground(home: Path, **servers: McpServerSettings) -> Ground:

@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from parley.config.hands import McpServerSettings
-from tests.agent.mcp.house import QUICK, call, free_port, http_server, raw, running
+from tests.agent.mcp.house import QUICK, call, http_server, raw, running
+from tests.servers.ports import free_port
 from tests.servers.raw_sse import Answer, RawServer, Seen
 from tests.waiting import until
 
@@ -53,7 +54,7 @@ async def test_nobody_there_is_told_and_tried_again(tmp_path: Path) -> None:
         assert f"Nobody answers at http://127.0.0.1:{port}." in servers.health()["t"]
         assert (await call(servers, "well__echo", text="on")).text == "on"
         async with http_server(port):
-            await until(lambda: not servers.health(), seconds=15)
+            await until(lambda: not servers.health())
             assert (await call(servers, "t__echo", text="now")).text == "now"
 
 
@@ -62,12 +63,12 @@ async def test_one_that_is_killed_and_comes_back_is_found_again(tmp_path: Path) 
     limits = replace(QUICK, look_every=0.2)
     async with running(tmp_path, {"t": at(port)}, limits=limits) as servers:
         async with http_server(port):
-            await until(servers.tools, seconds=15)
+            await until(servers.tools)
             assert (await call(servers, "t__echo", text="one")).text == "one"
         lost = await call(servers, "t__echo", text="two")
         assert not lost.ok
         async with http_server(port):
-            await until(lambda: not servers.health(), seconds=15)
+            await until(lambda: not servers.health())
             deadline = time.monotonic() + 10
             while not (again := await call(servers, "t__echo", text="three")).ok:
                 assert time.monotonic() < deadline, again.text
@@ -80,7 +81,7 @@ async def test_a_late_answer_is_given_up(tmp_path: Path) -> None:
     async with http_server(port), running(tmp_path, settings) as servers:
         began = time.monotonic()
         assert "took longer" in (await call(servers, "t__sleep", seconds=60)).text
-        assert time.monotonic() - began < 20
+        assert time.monotonic() - began < 50
         assert (await call(servers, "t__echo", text="on")).text == "on"
 
 
@@ -142,5 +143,6 @@ async def test_a_hanging_address_delays_nobody(tmp_path: Path) -> None:
         settings = {"t": at(far.port), "well": raw("well")}
         began = time.monotonic()
         async with running(tmp_path, settings, wait=1.5) as servers:
+            assert time.monotonic() - began < QUICK.begin
+            await until(servers.tools)
             assert [tool.name for tool in servers.tools()] == ["well__echo"]
-        assert time.monotonic() - began < 6

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 from collections.abc import Mapping
 from typing import Any
 
@@ -85,9 +84,3 @@ async def failure(provider: Provider, request: ModelRequest | None = None) -> Pr
 
 def text_of(events: list[ModelEvent]) -> list[str]:
     return [event.text for event in events if isinstance(event, TextDelta)]
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

@@ -161,7 +161,7 @@ async def test_the_beginning_stays_the_same_bytes_while_pictures_are_shown(tmp_p
 async def test_reading_files_does_not_hold_the_others_up(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe.png"
     os.mkfifo(pipe)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         [content] = await openai_content(
             saying("see", Attachment("p.png", "image/png", str(pipe), 1))
         )

@@ -6,7 +6,7 @@ import asyncio
 import time
 
 from parley.agent.providers.discover import WELL_KNOWN_PORTS, Discovered, discover
-from tests.agent.providers.builders import free_port
+from tests.servers.ports import free_port
 from tests.servers.scripted_model import ScriptedModel
 
 
@@ -46,8 +46,8 @@ async def test_silent_ports_are_waited_for_at_the_same_time_and_not_long() -> No
     ):
         ports = {s.sockets[0].getsockname()[1]: "vllm" for s in (one, two)}
         began = time.monotonic()
-        assert await discover(ports, timeout_seconds=0.3) == []
-        assert time.monotonic() - began < 0.59
+        assert await discover(ports, timeout_seconds=5) == []
+        assert time.monotonic() - began < 9
 
 
 def test_the_usual_ports_are_known() -> None:

@@ -17,9 +17,9 @@ from tests.agent.providers.builders import (
     collect,
     failure,
     final,
-    free_port,
     openai,
 )
+from tests.servers.ports import free_port
 from tests.servers.scripted_model import Reply, ScriptedModel
 
 

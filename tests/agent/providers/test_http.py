@@ -20,11 +20,11 @@ from tests.agent.providers.builders import (
     delta,
     failure,
     final,
-    free_port,
     openai,
     sse,
     text_of,
 )
+from tests.servers.ports import free_port
 from tests.servers.scripted_model import Reply, ScriptedModel
 
 

@@ -472,7 +472,7 @@ async def test_closing_the_stream_closes_the_socket_at_once() -> None:
         async with aclosing(client.stream_message(thread_key=ALICE, text="hi")) as stream:
             assert (await anext(stream)).delta == "ha"
             assert agent.open == 1
-        await until(lambda: not agent.open, seconds=1)
+        await until(lambda: not agent.open)
         assert agent.peers[0].close_code == 1000
 
 
@@ -490,4 +490,4 @@ async def test_cancelling_closes_the_socket_wherever_it_waits(stage: str) -> Non
         asked.cancel()
         with pytest.raises(asyncio.CancelledError):
             await asked
-        await until(lambda: not agent.open, seconds=1)
+        await until(lambda: not agent.open)

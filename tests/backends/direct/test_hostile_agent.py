@@ -58,7 +58,7 @@ async def test_callbacks_without_end_are_read_no_faster_than_they_are_kept(
             await asyncio.sleep(0.5)
         assert len(sent) < _MANY // 2
         postbox.may.set()
-        await until(lambda: len(postbox.posts) == _MANY, seconds=30)
+        await until(lambda: len(postbox.posts) == _MANY)
 
 
 async def test_a_callback_is_no_longer_than_an_answer_can_be(tmp_path: Path) -> None:

@@ -10,8 +10,8 @@ import pytest
 
 from parley.backends.proxy.result import ProxyResult
 from parley.protocol import Failed, Final, TextDelta
-from tests.agent.providers.builders import free_port
 from tests.backends.proxy.builders import a_turn, backend_at, ending, proxied, run
+from tests.servers.ports import free_port
 from tests.servers.raw_sse import Answer, RawServer, Seen, said, stream
 from tests.waiting import until
 
@@ -56,7 +56,7 @@ async def test_who_asks_for_a_long_pause_is_not_waited_for() -> None:
     assert (last.kind, last.retry_after) == ("rate_limited", 60)
     assert "try again in 60 s" in last.sentence
     assert len(far.asked) == 1
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 50
 
 
 @pytest.mark.parametrize("status", [429, 503])

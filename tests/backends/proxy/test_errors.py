@@ -9,7 +9,6 @@ from typing import Any, Literal
 import pytest
 
 from parley.protocol import ChatMessage, Failed, Final, Request, TextDelta
-from tests.agent.providers.builders import free_port
 from tests.backends.proxy.builders import (
     KEY,
     a_turn,
@@ -21,6 +20,7 @@ from tests.backends.proxy.builders import (
     sentence,
     served,
 )
+from tests.servers.ports import free_port
 from tests.servers.raw_sse import Answer, as_json, chunk_of, said, stream
 from tests.servers.scripted_model import ScriptedModel
 from tests.waiting import until

@@ -19,7 +19,7 @@ from tests.servers.api_server import an_api, local_key
 __all__ = ["ALL", "DirectHouse", "Line", "connect", "text_of"]
 
 ALL = ("ids", "attachments", "instructions", "approvals", "callbacks", "progress")
-_PATIENCE = 15.0
+_PATIENCE = 60.0
 
 
 class Line:

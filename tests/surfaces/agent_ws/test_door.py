@@ -83,7 +83,7 @@ async def test_a_key_that_was_revoked_is_told_nothing_more(direct: DirectHouse) 
         await line.send("USER_MESSAGE", text="count [[chunks 100]][[pace 0.1]]")
         await line.until("AGENT_EVENT_TEXT_CHUNK")
         KeyFile(direct.house.profile).revoke("desk")
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while (await line.socket.receive()).type is aiohttp.WSMsgType.TEXT:
                 continue
         assert line.socket.close_code == 4401

@@ -123,7 +123,7 @@ async def _until_taken(direct: DirectHouse, number: int) -> None:
     await until(lambda: len(direct.direct._turns or ()) == number)
     store = direct.house.store
     assert store is not None
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while (await store.health()).queued == 0:
             await asyncio.sleep(0.005)
 

@@ -142,7 +142,7 @@ async def test_what_nobody_confirmed_is_said_again_under_the_same_id(direct: Dir
     let_go(direct.house, "go")
     store = direct.house.store
     assert store is not None
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not (await store.health()).undelivered:
             await asyncio.sleep(0.01)
     async with direct.line(knows=ALL) as line:
@@ -153,7 +153,7 @@ async def test_what_nobody_confirmed_is_said_again_under_the_same_id(direct: Dir
     async with direct.line(knows=ALL) as line:
         again = await _confirmed(line)
         assert (again["id"], again["text"]) == (first["id"], "the build is over")
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while (await store.health()).undelivered:
             await asyncio.sleep(0.01)
     async with direct.line(knows=ALL) as line:

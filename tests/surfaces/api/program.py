@@ -19,7 +19,7 @@ from tests.servers.api_server import an_api, local_key
 __all__ = ["Answer", "ApiHouse", "Program", "Told", "last_text"]
 
 ENDS = frozenset({"run.completed", "run.failed", "run.cancelled"})
-_PATIENCE = 20.0
+_PATIENCE = 60.0
 
 
 @dataclass(frozen=True, slots=True)

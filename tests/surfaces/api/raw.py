@@ -103,7 +103,7 @@ class Raw:
         return await self.answer(empty=method == "HEAD")
 
     async def answer(self, *, empty: bool = False) -> Answer:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             head = (await self.reader.readuntil(b"\r\n\r\n")).decode()
             first, *lines = head.strip().split("\r\n")
             headers = dict(line.split(": ", 1) for line in lines)
@@ -112,7 +112,7 @@ class Raw:
                 body = await self.reader.readexactly(length)
         return Answer(int(first.split()[1]), headers, body)
 
-    async def rest(self, *, seconds: float = 10.0) -> bytes:
+    async def rest(self, *, seconds: float = 60.0) -> bytes:
         """All that comes until the other side closes; fails when it does not."""
         got = b""
         async with asyncio.timeout(seconds):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import random
-import socket
 import sqlite3
 from collections import Counter
 from collections.abc import Sequence
@@ -17,6 +16,7 @@ import aiohttp
 
 from tests.servers.api_server import local_key
 from tests.servers.gateway_process import GatewayProcess, ModelProcess, write_config
+from tests.servers.ports import free_port
 from tests.surfaces.api.program import ENDS, Program, Told, last_text
 
 __all__ = ["RunTally", "kill_while_running"]
@@ -117,7 +117,7 @@ async def kill_while_running(home: Path, *, kills: int, seed: int, sessions: int
     tally = RunTally(seed)
     chance = random.Random(seed)
     with ModelProcess() as model, GatewayProcess(home) as gateway:
-        port = _free_port()
+        port = free_port()
         profile = write_config(home, model_url=model.base_url, gateway={"port": port})
         gateway.start()
         await gateway.until_ready()
@@ -209,9 +209,3 @@ def _judge_database(file: Path, talks: Sequence[_Session]) -> list[str]:
         if db.execute("PRAGMA integrity_check").fetchone() != ("ok",):
             faults.append("the database file is damaged")
     return faults
-
-
-def _free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])

@@ -120,7 +120,7 @@ class Served:
         reader, writer = await self.connect()
         try:
             writer.write(wire)
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(60):
                 return await reader.read()
         finally:
             writer.transport.abort()

@@ -84,7 +84,7 @@ async def test_no_way_in_promises_to_tell_later(
     let_go(house, "go")
     process = house.profile.home / "processes" / work.id / "exit.json"
     await until(process.exists)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while (await works(house))[0].state != "done":
             await asyncio.sleep(0.01)
     assert house.model.total == asked_before
@@ -164,7 +164,7 @@ async def test_a_task_ends_with_the_request_that_waits_for_it(
     await house.model.until(lambda model: model.total == 2)
     asking.cancel()
     await house.model.until(lambda model: model.open_streams == 0)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while (await works(house))[0].state != "stopped":
             await asyncio.sleep(0.01)
 

@@ -200,7 +200,7 @@ async def test_one_whose_first_client_does_not_read_is_answered_at_once(
     served: Served, stage: Stage, model: ScriptedModel
 ) -> None:
     stage.then(LARGE)
-    async with slow_reader(served, CHAT) as first, asyncio.timeout(10):
+    async with slow_reader(served, CHAT) as first, asyncio.timeout(60):
         await first.readuntil(b"\r\n\r\n")
         assert text_of(await ask(served)) == LARGE.text
     assert model.total == 1
@@ -210,7 +210,7 @@ async def test_a_response_is_the_same_though_its_first_client_read_it_late(
     served: Served, stage: Stage, model: ScriptedModel
 ) -> None:
     stage.then(LARGE)
-    async with slow_reader(served, RESPONSES) as first, asyncio.timeout(20):
+    async with slow_reader(served, RESPONSES) as first, asyncio.timeout(60):
         await first.readuntil(b"\r\n\r\n")
         await model.until(lambda seen: seen.open_streams == 0)
         await until_committed(served)

@@ -342,7 +342,7 @@ async def test_an_end_between_two_reads_of_the_log_is_told(book: _Book) -> None:
         return await book.store.finish_request("run_1", "done", {}, [("run.completed", {})])
 
     log: list[RequestEvent] = []
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         events = book.records.events("run_1", 0)
         log.append(await anext(events))
         book.rows.before_record = end
@@ -367,7 +367,7 @@ async def test_the_events_of_a_run_begun_before_are_written_in_their_order(book:
         assert told == [] or told[0].kind == "run.resumed"
         return "".join(each.data["delta"] for each in told if each.kind == "text.delta")
 
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while len(found := await text()) < 9:
             await asyncio.sleep(0.01)
     assert found == "abcdefgh!"
@@ -380,7 +380,7 @@ async def test_the_end_of_a_run_begun_before_comes_after_all_it_said(book: _Book
         book.records.take(book.happens("run_1", event))
     await book.store.commit(claim, an_end("ab"))
     book.records.take(book.happens("run_1", TurnEnded(ending=Final("ab"))))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         events = book.records.events("run_1", 0)
         told = [(event.kind, event.data.get("delta")) async for event in events]
     kinds = [kind for kind, _ in told]

@@ -47,7 +47,7 @@ class Agent:
         self.house.more_surfaces = [self.surface]
         access = {"owners": self.owners}
         await self.house.open(**{"access": access, **sections})
-        await until(lambda: self.is_ready, seconds=30)
+        await until(lambda: self.is_ready)
 
     @property
     def is_ready(self) -> bool:

@@ -94,7 +94,7 @@ async def a_pair(synapse: Synapse, home: Path, **matrix: Any) -> AsyncIterator[P
 async def come_in(person: Person, agent: str) -> str:
     """Write to the agent for the first time; the room of one's first chat."""
     hall = await person.create_dm(agent, encrypted=False)
-    hello = await person.wait_for_text(agent, "C1", room_id=hall, seconds=30)
+    hello = await person.wait_for_text(agent, "C1", room_id=hall)
     room = room_in(hello.text)
     await person.join(room)
     return room
@@ -110,7 +110,7 @@ async def new_chat(person: Person, agent: str, room: str, name: str) -> str:
     await person.send(room, f"!new {name}")
     told = await person.wait_for_message(
         lambda each: each.sender == agent and name in each.text and "matrix.to" in each.text,
-        seconds=30,
+        seconds=60,
     )
     made = room_in(told.text)
     await person.join(made)
@@ -122,6 +122,6 @@ async def ask(person: Person, agent: str, room: str, text: str) -> str:
     await person.send(room, text)
     answer = await person.wait_for_message(
         lambda each: each in person.from_sender(agent, room) and each.text == f"echo: {text}",
-        seconds=30,
+        seconds=60,
     )
     return answer.event_id

@@ -67,7 +67,7 @@ class Scene:
 
     async def kill_at(self, hold: Hold, *, late: bool = False) -> None:
         """Kill it there and start it again. `late`: what it had asked for is done only then."""
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             await hold.reached.wait()
         self.gateway.kill()
         if not late:
@@ -77,7 +77,7 @@ class Scene:
         self.gateway.start()
         await self.gateway.until_ready()
         if late:
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(60):
                 await looks.reached.wait()
             hold.over.set()
 
@@ -128,6 +128,6 @@ async def a_scene(synapse: Synapse, home: Path, **matrix: Any) -> AsyncIterator[
         began = gate.hold("GET", "/sync", done=True, times=2)
         began.over.set()
         gateway.start()
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             await began.reached.wait()
         yield Scene(synapse, gateway, gate)

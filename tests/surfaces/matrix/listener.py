@@ -85,11 +85,11 @@ class Listener:
         ]
 
     async def wait_for(self, fits: Callable[[Batch], object]) -> Batch:
-        await until(lambda: any(map(fits, self.batches)), seconds=15)
+        await until(lambda: any(map(fits, self.batches)))
         return next(batch for batch in self.batches if fits(batch))
 
     async def wait_for_said(self, text: str) -> dict[str, Any]:
-        await until(lambda: text in self.said(), seconds=15)
+        await until(lambda: text in self.said())
         return next(e for _, e in self.events if e["content"].get("body") == text)
 
     async def join(self, room_id: str) -> None:

@@ -209,10 +209,10 @@ class Person:
         path = f"/v3/rooms/{part(room_id)}/state/{part(kind)}/{part(key)}"
         return str((await self.call("PUT", path, content))["event_id"])
 
-    async def wait_for_room(self, room_id: str, *, seconds: float = 15) -> None:
+    async def wait_for_room(self, room_id: str, *, seconds: float = 60.0) -> None:
         await until(lambda: room_id in self.client.rooms, seconds=seconds)
 
-    async def wait_for_member(self, room_id: str, user_id: str, *, seconds: float = 15) -> None:
+    async def wait_for_member(self, room_id: str, user_id: str, *, seconds: float = 60.0) -> None:
         """Until this client knows that the other has joined."""
 
         def joined() -> bool:
@@ -221,7 +221,7 @@ class Person:
 
         await until(joined, seconds=seconds)
 
-    async def wait_for_invite(self, *, apart_from: Sequence[str] = (), seconds: float = 15) -> str:
+    async def wait_for_invite(self, *, apart_from: Sequence[str] = (), seconds: float = 60) -> str:
         """The room that one is asked into next; known ones may be left out."""
         await until(lambda: set(self.invites) - set(apart_from), seconds=seconds)
         return next(room for room in self.invites if room not in apart_from)
@@ -414,14 +414,14 @@ class Person:
         ]
 
     async def wait_for_message(
-        self, fits: Callable[[Message], object], *, seconds: float = 15
+        self, fits: Callable[[Message], object], *, seconds: float = 60.0
     ) -> Message:
         """The first message that fits, as it stands now (edits count)."""
         await until(lambda: any(map(fits, self.messages.values())), seconds=seconds)
         return next(each for each in self.messages.values() if fits(each))
 
     async def wait_for_text(
-        self, sender: str, text: str, *, room_id: str | None = None, seconds: float = 15
+        self, sender: str, text: str, *, room_id: str | None = None, seconds: float = 60.0
     ) -> Message:
         """A message of theirs that now has these words in it."""
         return await self.wait_for_message(
@@ -429,7 +429,7 @@ class Person:
             seconds=seconds,
         )
 
-    async def wait_for_reaction(self, sender: str, event_id: str, *, seconds: float = 15) -> str:
+    async def wait_for_reaction(self, sender: str, event_id: str, *, seconds: float = 60.0) -> str:
         def found() -> list[str]:
             return [what for who, what, to in self.reactions if (who, to) == (sender, event_id)]
 

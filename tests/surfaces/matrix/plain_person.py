@@ -51,7 +51,9 @@ class PlainPerson:
                 return list(shown.values())
             start = f"&from={told['end']}"
 
-    async def wait_for(self, room_id: str, sender: str, text: str, *, seconds: float = 30) -> None:
+    async def wait_for(
+        self, room_id: str, sender: str, text: str, *, seconds: float = 60.0
+    ) -> None:
         """Until a message of theirs says just this, or begins so if it ends with `…`."""
         begins = text.endswith("…")
         async with asyncio.timeout(seconds):

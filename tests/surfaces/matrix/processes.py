@@ -24,7 +24,7 @@ ANYONE = {"enabled": True, "edit_seconds": 0.1, "allow": ["*:localhost"]}
 
 
 class _Process(GatewayProcess):
-    async def until_quiet(self, *, seconds: float = 30.0) -> None:
+    async def until_quiet(self, *, seconds: float = 60.0) -> None:
         """Nothing is to be answered or sent any more."""
         async with asyncio.timeout(seconds):
             while not _is_quiet(await self.status()):
@@ -117,5 +117,5 @@ def answers_to(person: Person, agent: str, room_id: str, word: str) -> list[Mess
 async def until_said(person: Person, agent: str, room_id: str, text: str) -> Message:
     """The message of the agent that says just this, as soon as it does."""
     return await person.wait_for_message(
-        lambda each: each in person.from_sender(agent, room_id) and each.text == text, seconds=40
+        lambda each: each in person.from_sender(agent, room_id) and each.text == text, seconds=60
     )

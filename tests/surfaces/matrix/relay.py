@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
+from functools import partial
 from types import TracebackType
 from typing import Self
 from urllib.parse import urlsplit
+
+from tests.servers.ports import when_free
 
 __all__ = ["Relay"]
 
@@ -38,7 +41,8 @@ class Relay:
         await self.cut()
 
     async def join(self) -> None:
-        self._server = await asyncio.start_server(self._take, "127.0.0.1", self.port)
+        listen = partial(asyncio.start_server, self._take, "127.0.0.1", self.port)
+        self._server = await when_free(listen)
         self.port = self._server.sockets[0].getsockname()[1]
 
     async def cut(self) -> None:

@@ -88,7 +88,7 @@ async def test_what_took_long_comes_back_into_its_room_once_whoever_was_killed(
         other = await new_chat(alice, pair.agent, first, "Garden")
         for room, name in ((first, "apples"), (other, "pears")):
             await alice.send(room, pair.work(name))
-            await alice.wait_for_text(pair.agent, "tool said", room_id=room, seconds=30)
+            await alice.wait_for_text(pair.agent, "tool said", room_id=room)
         either: list[GatewayProcess] = [pair.front, pair.far]
         ends = {"front": either[:1], "far": either[1:], "both": either}[killed]
         for process in ends:
@@ -103,7 +103,7 @@ async def test_what_took_long_comes_back_into_its_room_once_whoever_was_killed(
             said = [each.text for each in alice.from_sender(pair.agent, room)]
             return [text for text in said if f"{name}-is-done" in text and "tool said" not in text]
 
-        await until(lambda: told(first, "apples") and told(other, "pears"), seconds=60)
+        await until(lambda: told(first, "apples") and told(other, "pears"))
         await pair.far.until_quiet()
         await pair.front.until_quiet()
         for room, theirs, others in ((first, "apples", "pears"), (other, "pears", "apples")):
@@ -119,7 +119,7 @@ async def test_files_from_matrix_reach_the_model_of_the_far_agent(
     async with a_pair(synapse, tmp_path) as pair, Person.on(synapse) as alice:
         room = await come_in(alice, pair.agent)
         await alice.send_file(room, b"The bicycle is green.", name="facts.txt", caption="Read this")
-        await alice.wait_for_text(pair.agent, "echo: ", room_id=room, seconds=30)
+        await alice.wait_for_text(pair.agent, "echo: ", room_id=room)
         assert "The bicycle is green." in await pair.seen_with("Read this")
         picture = base64.b64decode(DOT)
         await alice.send_file(
@@ -130,7 +130,7 @@ async def test_files_from_matrix_reach_the_model_of_the_far_agent(
             msgtype="m.image",
             caption="Look at this",
         )
-        await alice.wait_for_text(pair.agent, "Look at this", room_id=room, seconds=30)
+        await alice.wait_for_text(pair.agent, "Look at this", room_id=room)
         assert DOT in await pair.seen_with("Look at this")
 
 

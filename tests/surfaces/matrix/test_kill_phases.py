@@ -159,7 +159,7 @@ async def test_what_was_heard_and_not_yet_kept_is_heard_again_once(
         await alice.send(room, "the other word")
         await scene.kill_at(hold)
         for word in ("the file word", "the other word"):
-            await alice.wait_for_text(scene.agent, word, room_id=room, seconds=30)
+            await alice.wait_for_text(scene.agent, word, room_id=room)
         await scene.gateway.until_quiet()
         for word in ("the file word", "the other word"):
             assert len(answers_to(alice, scene.agent, room, word)) == 1

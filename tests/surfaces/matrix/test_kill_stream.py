@@ -57,7 +57,7 @@ async def test_what_a_person_writes_while_the_gateway_is_killed_is_answered_once
         for _ in range(3):
             await kill_at_random([scene.gateway], 1, chance, longest=1.0)
             await chatter.write(3, pause=0.1)
-        await chatter.until_answered(seconds=40)
+        await chatter.until_answered(seconds=60)
         await scene.gateway.until_quiet()
         assert chatter.faults() == []
         assert await scene.rooms_for(alice) == {"space": 1, "chat": 1, "invite": 2}

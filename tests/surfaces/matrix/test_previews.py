@@ -211,7 +211,7 @@ async def test_while_the_homeserver_is_away_events_are_taken_and_the_reply_is_wh
             begun = time.monotonic()
             for _ in range(100):
                 speaker.show(source, 1, TextDelta("more "))
-            assert time.monotonic() - begun < 1
+            assert time.monotonic() - begun < 10
             reply = a_delivery(source, "All of it.", turn=1)
             sending = asyncio.create_task(_patiently(speaker, reply))
             await asyncio.sleep(0)

@@ -331,7 +331,7 @@ async def test_that_a_homeserver_is_back_is_known_though_nothing_happens_there(
             await until(lambda: len(bot.states) == 3)
             bot.syncing._poll = 600.0
             connection.nio.homeserver = right
-            await until(lambda: bot.syncing.fault is None, seconds=10)
+            await until(lambda: bot.syncing.fault is None)
 
 
 async def test_a_token_that_the_homeserver_does_not_know_begins_anew(

@@ -78,7 +78,7 @@ def test_an_install_killed_half_way_goes_on_where_it_stopped(
         target=_install_and_be_killed, args=(made, tmp_path, first + 200_000)
     )
     child.start()
-    child.join(30)
+    child.join(60)
     assert child.exitcode == -signal.SIGKILL
     kept = part.stat().st_size
     assert kept >= 200_000
@@ -170,7 +170,7 @@ def test_two_installs_at_once_fetch_the_model_once(files: FileServer, tmp_path: 
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(30)
+        thread.join(60)
     assert results == [made.weights] * 3
     assert len(files.asked) == 3
 
