@@ -20,6 +20,7 @@ from parley.storage.contract import (
     TurnResult,
 )
 from parley.storage.hands import Scope
+from parley.storage.items import ItemStore, ResponseItems
 
 if TYPE_CHECKING:
     from parley.gateway.serving import Serving
@@ -37,10 +38,12 @@ class RecentExchange:
     stopped: bool = False
 
 
-class RequestRows(Protocol):
+class RequestRows(ItemStore, Protocol):
     """What is kept of requests that outlive their connection: the part of the store for it."""
 
-    async def open_request(self, record: RequestRecord) -> tuple[RequestRecord, bool]: ...
+    async def open_request(
+        self, record: RequestRecord, items: ResponseItems | None = None
+    ) -> tuple[RequestRecord, bool]: ...
     async def request(self, id: str) -> RequestRecord | None: ...
     async def mark_request(
         self, id: str, state: Literal["queued", "running", "stopping"]
@@ -51,6 +54,7 @@ class RequestRows(Protocol):
         state: Literal["done", "failed", "stopped"],
         result: Mapping[str, Any] | None,
         events: Sequence[tuple[str, Mapping[str, Any]]] = (),
+        items: ResponseItems | None = None,
     ) -> list[RequestEvent] | None: ...
     async def delete_request(self, id: str) -> bool: ...
     async def add_request_events(

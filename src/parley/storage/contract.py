@@ -21,6 +21,7 @@ from parley.protocol import (
     person_of,
 )
 from parley.storage.hands import HandsStore, Job, Payer, Scope, Work
+from parley.storage.items import ItemStore, ResponseItems
 from parley.storage.memory import MemoryStore
 from parley.storage.people import PeopleStore
 
@@ -439,7 +440,7 @@ class StoreHealth:
     fault: str | None = None
 
 
-class Store(HandsStore, PeopleStore, MemoryStore, Protocol):
+class Store(HandsStore, PeopleStore, MemoryStore, ItemStore, Protocol):
     """Everything durable of one profile."""
 
     on_notice: Callable[[str], None] | None
@@ -561,8 +562,13 @@ class Store(HandsStore, PeopleStore, MemoryStore, Protocol):
         """
 
     # requests of programs
-    async def open_request(self, record: RequestRecord) -> tuple[RequestRecord, bool]:
-        """Store it, unless its key or its id is there already: then that one, and False."""
+    async def open_request(
+        self, record: RequestRecord, items: ResponseItems | None = None
+    ) -> tuple[RequestRecord, bool]:
+        """Store it, unless its key or its id is there already: then that one, and False.
+
+        With the `items` of one that has ended.
+        """
 
     async def request(self, id: str) -> RequestRecord | None: ...
     async def mark_request(self, id: str, state: Literal["queued", "running", "stopping"]) -> bool:
@@ -574,8 +580,9 @@ class Store(HandsStore, PeopleStore, MemoryStore, Protocol):
         state: Literal["done", "failed", "stopped"],
         result: Mapping[str, Any] | None,
         events: Sequence[tuple[str, Mapping[str, Any]]] = (),
+        items: ResponseItems | None = None,
     ) -> list[RequestEvent] | None:
-        """The end of it, once: state, result and the last events in one transaction.
+        """The end of it, once: state, result, the last events and the items in one transaction.
 
         None when it had ended before, or is not there.
         """

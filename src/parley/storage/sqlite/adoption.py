@@ -13,7 +13,7 @@ __all__ = ["adopt"]
 
 _FOLLOWERS = (
     *("sessions", "turns", "inbox", "outbox", "jobs", "requests", "questions", "speakers"),
-    "chats",
+    *("chats", "conversations"),
 )
 # May be for lanes that nobody has spoken in yet.
 _AHEAD = ("jobs_elsewhere", "requests_elsewhere")

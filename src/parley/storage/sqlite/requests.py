@@ -15,7 +15,9 @@ from parley.storage.contract import (
     TurnResult,
     Withdrawn,
 )
+from parley.storage.items import ResponseItems
 from parley.storage.sqlite import lanes, rows
+from parley.storage.sqlite.items import keep_items, remove_items
 from parley.storage.sqlite.queries import SQL
 
 __all__ = [
@@ -39,7 +41,11 @@ Told = Sequence[tuple[str, Mapping[str, Any]]]
 
 
 def open_one(
-    db: sqlite3.Connection, record: RequestRecord, *, now: float
+    db: sqlite3.Connection,
+    record: RequestRecord,
+    items: ResponseItems | None = None,
+    *,
+    now: float,
 ) -> tuple[RequestRecord, bool]:
     for row in db.execute(SQL["request_same"], {"key": record.key, "id": record.id}).fetchall():
         if not _is_past(row, now):
@@ -63,6 +69,8 @@ def open_one(
             "ended_at": record.ended_at,
         },
     )
+    if items is not None:
+        keep_items(db, record.id, items)
     return record, True
 
 
@@ -81,6 +89,7 @@ def finish(
     state: Literal["done", "failed", "stopped"],
     result: Mapping[str, Any] | None,
     told: Told,
+    items: ResponseItems | None = None,
     *,
     now: float,
 ) -> list[RequestEvent] | None:
@@ -88,6 +97,8 @@ def finish(
     values = {"id": request, "state": state, "result": kept, "at": now}
     if db.execute(SQL["request_end"], values).rowcount == 0:
         return None
+    if items is not None:
+        keep_items(db, request, items)
     return _append(db, request, told, now=now)
 
 
@@ -246,4 +257,5 @@ def _remove(db: sqlite3.Connection, request: str) -> int:
     """The request and its log; how long that was."""
     gone = db.execute(SQL["request_remove_events"], {"id": request}).rowcount
     db.execute(SQL["request_remove"], {"id": request})
+    remove_items(db, request)
     return gone

@@ -15,6 +15,8 @@ _FAR_FUTURE = 1e12
 # Each while what it is found by is still there.
 _FORGOTTEN = (
     "request_events",
+    "request_items",
+    "conversation_items",
     "requests",
     "inbox",
     "aside",

@@ -34,6 +34,7 @@ from parley.storage.contract import (
     TurnResult,
     Withdrawn,
 )
+from parley.storage.items import ResponseItems
 from parley.storage.people import Arrival
 from parley.storage.sqlite import (
     adoption,
@@ -50,6 +51,7 @@ from parley.storage.sqlite import (
 from parley.storage.sqlite.arrivals import accept
 from parley.storage.sqlite.engine import Engine
 from parley.storage.sqlite.hands import SqliteHands
+from parley.storage.sqlite.items import SqliteItems
 from parley.storage.sqlite.memory import SqliteMemory
 from parley.storage.sqlite.migrate import open_migrated
 from parley.storage.sqlite.people import SqlitePeople
@@ -60,7 +62,7 @@ __all__ = ["SqliteStore"]
 _PATIENCE = 1.0
 
 
-class SqliteStore(SqliteHands, SqlitePeople, SqliteMemory):
+class SqliteStore(SqliteHands, SqlitePeople, SqliteMemory, SqliteItems):
     """One profile's rows in one file. Make it with `open`."""
 
     def __init__(self, engine: Engine, *, rate_limit: RateLimit | None = None) -> None:
@@ -244,8 +246,12 @@ class SqliteStore(SqliteHands, SqlitePeople, SqliteMemory):
 
     # ── requests of programs ──
 
-    async def open_request(self, record: RequestRecord) -> tuple[RequestRecord, bool]:
-        return await self._engine.write(lambda db: requests.open_one(db, record, now=time.time()))
+    async def open_request(
+        self, record: RequestRecord, items: ResponseItems | None = None
+    ) -> tuple[RequestRecord, bool]:
+        return await self._engine.write(
+            lambda db: requests.open_one(db, record, items, now=time.time())
+        )
 
     async def request(self, id: str) -> RequestRecord | None:
         return await self._engine.read(lambda db: requests.get(db, id, now=time.time()))
@@ -259,9 +265,10 @@ class SqliteStore(SqliteHands, SqlitePeople, SqliteMemory):
         state: Literal["done", "failed", "stopped"],
         result: Mapping[str, Any] | None,
         events: Sequence[tuple[str, Mapping[str, Any]]] = (),
+        items: ResponseItems | None = None,
     ) -> list[RequestEvent] | None:
         return await self._engine.write(
-            lambda db: requests.finish(db, id, state, result, events, now=time.time())
+            lambda db: requests.finish(db, id, state, result, events, items, now=time.time())
         )
 
     async def delete_request(self, id: str) -> bool:

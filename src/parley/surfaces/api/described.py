@@ -25,6 +25,7 @@ class More:
 
 _HELLO: Final = {"model": "parley", "input": "Hello!"}
 _TALKS: Final = ("Session", "SessionKey", "IdempotencyKey")
+_PAGED: Final = ("Limit", "Order", "AfterItem")
 _FAILS: Final = (404, 409, 422, 502, 504)
 _CHAT_STREAM: Final = (
     "With `stream`: each event holds a `chat.completion.chunk`, and the last is `[DONE]`. "
@@ -51,7 +52,10 @@ MORE: Final[dict[tuple[str, str], More]] = {
     ("POST", "/v1/responses"): More(
         "Responses", "Response", _FAILS, _TALKS, _RESPONSE_STREAM, _HELLO
     ),
-    ("GET", "/v1/responses/{id}"): More("Responses", "Response", (404,)),
+    ("GET", "/v1/responses/{id}"): More(
+        "Responses", "Response", (404,), ("Stream", "StartingAfter"), _RESPONSE_STREAM
+    ),
+    ("GET", "/v1/responses/{id}/input_items"): More("Responses", "ItemList", (404,), _PAGED),
     ("DELETE", "/v1/responses/{id}"): More("Responses", "ResponseDeleted", (404,)),
     ("POST", "/v1/runs"): More("Runs", "Run", (404, 409), _TALKS, example=_HELLO),
     ("GET", "/v1/runs/{id}"): More("Runs", "Run", (404,)),
@@ -118,6 +122,11 @@ def _header(name: str, schema: Schema, description: str, example: str) -> dict[s
     }
 
 
+def _query(name: str, schema: Schema, description: str, example: str | None = None) -> Schema:
+    told: Schema = {"name": name, "in": "query", "description": description, "schema": schema}
+    return told if example is None else {**told, "example": example}
+
+
 def _session_text() -> Schema:
     return {"type": "string", "minLength": 1, "maxLength": 256, "pattern": _SESSION_ID}
 
@@ -153,13 +162,20 @@ PARAMETERS: Final[dict[str, dict[str, Any]]] = {
     "LastEventId": _header(
         "Last-Event-ID", _EVENT_NUMBER, "The last event that is known; what follows is sent.", "0"
     ),
-    "After": {
-        "name": "after",
-        "in": "query",
-        "description": "The same, for who cannot send the header.",
-        "schema": _EVENT_NUMBER,
-        "example": "0",
-    },
+    "After": _query("after", _EVENT_NUMBER, "The same, for who cannot send the header.", "0"),
+    "Stream": _query("stream", {"type": "boolean"}, "Send it as events."),
+    "StartingAfter": _query(
+        "starting_after",
+        {"type": "integer", "minimum": 0, "maximum": 10**15 - 1},
+        "With `stream`: the `sequence_number` of the last event that is known.",
+    ),
+    "Limit": _query(
+        "limit", {"type": "integer", "minimum": 1, "maximum": 100}, "How many; 20 without it."
+    ),
+    "Order": _query(
+        "order", {"type": "string", "enum": ["asc", "desc"]}, "The newest first without it."
+    ),
+    "AfterItem": _query("after", {"type": "string"}, "The item that the page comes behind."),
 }
 HEADERS: Final[dict[str, dict[str, Any]]] = {
     "RequestId": {"description": "Of this request, as logs name it.", "schema": {"type": "string"}},

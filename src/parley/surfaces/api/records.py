@@ -16,6 +16,7 @@ from parley.gateway.requests import ProfileDoor
 from parley.protocol import ChatMessage, Failed, InboundMessage, Usage
 from parley.protocol import Final as FinalReply
 from parley.storage.contract import RequestEvent, RequestRecord, TurnResult
+from parley.storage.items import ResponseItems
 from parley.surfaces.api.errors import ApiError
 from parley.surfaces.api.scribe import Line, Scribe
 
@@ -124,10 +125,13 @@ class Records:
 
     async def keep(self, record: RequestRecord, result: Mapping[str, Any]) -> Mapping[str, Any]:
         """Write down how a request was answered; returns what is written."""
+        items = _items_of(record, result)
         if record.key is None:
-            over = replace(record, state="done", result=result, ended_at=time.time())
-            await self._rows.open_request(over)
-        elif await self._rows.finish_request(record.id, "done", result) is not None:
+            body = {name: value for name, value in record.body.items() if name != "input"}
+            ended = time.time()
+            over = replace(record, state="done", body=body, result=result, ended_at=ended)
+            await self._rows.open_request(over, items)
+        elif await self._rows.finish_request(record.id, "done", result, (), items) is not None:
             await self._forget(record)
         else:
             before = await self._rows.request(record.id)
@@ -196,7 +200,8 @@ class Records:
             state, last = "failed", "run.failed"
         result = self._render(ended)
         lines = [(last, result)] if record.kind == "run" else []
-        await until_stored(partial(self._rows.finish_request, id, state, result, lines))
+        items = _items_of(record, result, done=state == "done")
+        await until_stored(partial(self._rows.finish_request, id, state, result, lines, items))
         await self._forget(record)
 
     async def _forget(self, record: RequestRecord) -> None:
@@ -289,6 +294,22 @@ class Records:
     async def prune(self) -> None:
         while await self._rows.prune_requests(time.time()):
             continue
+
+
+def _items_of(
+    record: RequestRecord, result: Mapping[str, Any], *, done: bool = True
+) -> ResponseItems | None:
+    """What of a response is kept item by item; a conversation has those that were answered."""
+    if record.kind != "response":
+        return None
+    body = record.body
+    return ResponseItems(
+        record.owner,
+        body.get("input", ()),
+        result["output"],
+        conversation=body.get("conversation") if done else None,
+        stored=body["store"],
+    )
 
 
 def _ended(record: RequestRecord, found: TurnResult, ending: FinalReply | Failed | None) -> Ended:

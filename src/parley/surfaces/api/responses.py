@@ -24,6 +24,13 @@ from parley.surfaces.api.body import read_json
 from parley.surfaces.api.callers import Caller
 from parley.surfaces.api.desk import Desk
 from parley.surfaces.api.errors import ApiError, failed_to_error
+from parley.surfaces.api.items import (
+    no_such_after,
+    page_asked,
+    query_flag,
+    query_number,
+    resolve_references,
+)
 from parley.surfaces.api.once import give_once
 from parley.surfaces.api.outgoing import Outgoing
 from parley.surfaces.api.records import Ended, Records, fingerprint_of, new_record
@@ -31,6 +38,7 @@ from parley.surfaces.api.stream import EventStream
 from parley.surfaces.api.talk import Talk
 from parley.surfaces.api.wire.content import attachments_keeper
 from parley.surfaces.api.wire.ids import new_id
+from parley.surfaces.api.wire.items import item_list
 from parley.surfaces.api.wire.responses_again import events_again
 from parley.surfaces.api.wire.responses_events import ResponseEvents, ServerEvent
 from parley.surfaces.api.wire.responses_in import read_response
@@ -48,7 +56,7 @@ if TYPE_CHECKING:
 
     from parley.surfaces.api.wire.parsed import ParsedRequest
 
-__all__ = ["create", "delete", "go_on_from", "render", "show"]
+__all__ = ["create", "delete", "go_on_from", "input_items", "render", "show"]
 
 _FOR_A_REPEAT = 86_400.0
 _PLACE = "_place"
@@ -81,7 +89,8 @@ async def _create(
     earlier = None if place is None else place.earlier
     keep = attachments_keeper(talk.door.attachments)
     continued = not talk.is_new or bool(earlier)
-    parsed = await desk.read(request, lambda: read_response(body, keep, continued=continued))
+    whole = await resolve_references(talk.door.rows, talk.caller.owner, body)
+    parsed = await desk.read(request, lambda: read_response(whole, keep, continued=continued))
     key = desk.idempotency_key(request)
     asked = talk.request("resp", parsed, lasting=key is not None, earlier=earlier)
     message = talk.message(asked, parsed.text)
@@ -96,6 +105,7 @@ async def _create(
             "store": parsed.store,
             "forget": talk.is_new and not parsed.store,
             "echo": echo,
+            "input": parsed.items,
         },
         key=key,
         fingerprint=fingerprint_of("response", asked_in.named_session, body) if key else None,
@@ -113,11 +123,36 @@ async def _create(
             desk.spawn(_forget(talk.door, record))
 
 
-async def show(desk: Desk, request: web.Request, caller: Caller) -> web.Response:
+async def show(desk: Desk, request: web.Request, caller: Caller) -> web.StreamResponse:
+    """A stored response; with `stream`, as the events it was made of."""
     from aiohttp import web
 
+    streamed, after = query_flag(request, "stream"), query_number(request, "starting_after")
     _, record = await _found(desk, request, caller)
-    return web.json_response(public(record.result or {}))
+    result = public(record.result or {})
+    if not streamed:
+        return web.json_response(result)
+    async with _event_stream(desk, request, caller) as out:
+        await _send(out, events_again(result)[_position(after) :])
+    return out.response
+
+
+async def input_items(desk: Desk, request: web.Request, caller: Caller) -> web.Response:
+    """What a stored response was given."""
+    from aiohttp import web
+
+    asked = page_asked(request)
+    records, record = await _found(desk, request, caller)
+    page = await records.door.rows.page_of_items(
+        "response",
+        record.id,
+        limit=asked.limit,
+        newest_first=asked.newest_first,
+        after=asked.after,
+    )
+    if page is None:
+        raise no_such_after()
+    return web.json_response(item_list(page.items, more=page.more))
 
 
 async def delete(desk: Desk, request: web.Request, caller: Caller) -> web.Response:
@@ -267,6 +302,21 @@ class _Reply:
         last = events.complete(reply, ended.usage, at=int(time.time()))
         await self._keep(ask, json.loads(last[-1].data)["response"])
         await _send(out, last)
+
+
+def _position(after: int | None) -> int:
+    """Of the event that follows the one that was seen last."""
+    return 0 if after is None else after + 1
+
+
+def _event_stream(desk: Desk, request: web.Request, caller: Caller) -> EventStream:
+    rules = desk.rules
+    return EventStream(
+        request,
+        keepalive_seconds=rules.keepalive_seconds,
+        stalled_seconds=rules.stalled_seconds,
+        allowed=caller.still,
+    )
 
 
 async def _send(out: EventStream, events: Sequence[ServerEvent]) -> None:

@@ -59,7 +59,21 @@ ROUTES: tuple[Route, ...] = (
         ResponseRequest,
         streams=True,
     ),
-    Route("GET", "/v1/responses/{id}", responses.show, "A stored response.", ("chat",)),
+    Route(
+        "GET",
+        "/v1/responses/{id}",
+        responses.show,
+        "A stored response, whole or as events.",
+        ("chat",),
+        streams=True,
+    ),
+    Route(
+        "GET",
+        "/v1/responses/{id}/input_items",
+        responses.input_items,
+        "What a stored response was given, item by item.",
+        ("chat",),
+    ),
     Route("DELETE", "/v1/responses/{id}", responses.delete, "Forget a response.", ("chat",)),
     Route(
         "POST",

@@ -14,6 +14,7 @@ from parley.surfaces.api.body import read_json
 from parley.surfaces.api.callers import Caller
 from parley.surfaces.api.desk import Desk
 from parley.surfaces.api.errors import ApiError, failed_to_error
+from parley.surfaces.api.items import resolve_references
 from parley.surfaces.api.records import Ended, Records, fingerprint_of, new_record
 from parley.surfaces.api.responses import go_on_from
 from parley.surfaces.api.stream import EventStream
@@ -53,7 +54,8 @@ async def start(desk: Desk, request: web.Request, caller: Caller) -> web.Respons
         talk, earlier = place.talk, place.earlier
     keep = attachments_keeper(talk.door.attachments)
     continued = not talk.is_new or bool(earlier)
-    parsed = await desk.read(request, lambda: read_run(body, keep, continued=continued))
+    whole = await resolve_references(talk.door.rows, caller.owner, body)
+    parsed = await desk.read(request, lambda: read_run(whole, keep, continued=continued))
     asked = talk.request("run", parsed, lasting=True, earlier=earlier, can_ask=True)
     message = talk.message(asked, parsed.text)
     key = desk.idempotency_key(request)

@@ -190,6 +190,20 @@ _RESPONSES: Final[dict[str, Schema]] = {
             "arguments": {"type": "string", "description": "A JSON object, as text."},
         },
     ),
+    "Item": _object(
+        "What a conversation is made of: a message, a call, or what the call gave.",
+        {"id": _TEXT, "type": _TEXT},
+    ),
+    "ItemList": _object(
+        "One page of items.",
+        {
+            "object": {"const": "list"},
+            "data": _list(ref("Item")),
+            "first_id": _or_null(_TEXT),
+            "last_id": _or_null(_TEXT),
+            "has_more": _FLAG,
+        },
+    ),
     "ResponseUsage": _object(
         "Tokens, as responses count them.",
         {

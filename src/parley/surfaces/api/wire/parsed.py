@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from parley.protocol import ChatMessage, ToolSpec, Wishes
 
@@ -26,6 +27,8 @@ class ParsedRequest:
     session_id: str | None = None
     user: str | None = None
     metadata: Mapping[str, str] = field(default_factory=dict)
+    items: tuple[Mapping[str, Any], ...] = ()
+    """What was given, item by item, as it is kept."""
 
     @property
     def text(self) -> str:

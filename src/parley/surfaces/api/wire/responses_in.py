@@ -12,6 +12,7 @@ from parley.surfaces.api.wire.body import check, tame
 from parley.surfaces.api.wire.content import Keeper
 from parley.surfaces.api.wire.conversation import Conversation, read_call
 from parley.surfaces.api.wire.errors import BadRequest
+from parley.surfaces.api.wire.items import kept_items
 from parley.surfaces.api.wire.models import (
     MOST_MESSAGES,
     MOST_TOOLS,
@@ -41,6 +42,9 @@ class ResponseItem(WireModel):
 
     type: str = Field(
         "message", examples=["message", "function_call", "function_call_output"], max_length=64
+    )
+    id: str | None = Field(
+        None, description="Of an item that was given out; of `item_reference`, which one it is."
     )
     role: Literal["system", "developer", "user", "assistant"] | None = Field(
         None, description="Of `message`."
@@ -202,6 +206,7 @@ def parse_items(
         session_id=session_id,
         user=asked.user,
         metadata=asked.metadata or {},
+        items=kept_items(asked.input),
     )
 
 
@@ -257,10 +262,7 @@ def _add(item: ResponseItem, where: str, conversation: Conversation) -> None:
         case "reasoning":
             pass  # what a model thought before is not given to another
         case "item_reference":
-            raise BadRequest(
-                "Items are not kept one by one; send the item itself, or `previous_response_id`.",
-                param=where,
-            )
+            raise BadRequest(f"`{where}.id` is missing.", param=f"{where}.id")
         case _:
             kind = item.type if item.type.isprintable() else ascii(item.type)
             raise BadRequest(f"Items of the type {kind} are not supported.", param=f"{where}.type")
