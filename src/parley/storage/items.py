@@ -7,22 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import Any, Literal, Protocol
 
-from parley.protocol import ChatMessage, SessionSource
-
-if TYPE_CHECKING:
-    from parley.storage.contract import RequestRecord
-
-__all__ = [
-    "ConversationBusy",
-    "ConversationRecord",
-    "ItemBody",
-    "ItemPage",
-    "ItemStore",
-    "ResponseItems",
-    "instructs",
-]
+__all__ = ["ItemBody", "ItemPage", "ItemStore", "ResponseItems", "instructs"]
 
 ItemBody = Mapping[str, Any]
 """An item as a program gets it; its `id` is in it."""
@@ -31,10 +18,6 @@ ItemBody = Mapping[str, Any]
 def instructs(item: ItemBody) -> bool:
     """Whether it says how to answer, and is no message of the transcript."""
     return item.get("role") in {"system", "developer"}
-
-
-class ConversationBusy(Exception):
-    """A turn of the conversation is under way, so that it cannot be changed now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,17 +38,6 @@ class ResponseItems:
 class ItemPage:
     items: tuple[ItemBody, ...]
     more: bool
-
-
-@dataclass(frozen=True, slots=True)
-class ConversationRecord:
-    """A conversation that a program made. What is said in it is said in its lane."""
-
-    id: str
-    owner: str
-    lane: str
-    metadata: Mapping[str, str]
-    created_at: float
 
 
 class ItemStore(Protocol):

@@ -42,7 +42,9 @@ class SqliteItems:
         after: str | None = None,
     ) -> ItemPage | None:
         return await self._engine.read(
-            lambda db: _page(db, _PARENTS[of], id, limit, newest_first, after)
+            lambda db: _page(
+                db, _PARENTS[of], id, limit=limit, newest_first=newest_first, after=after
+            )
         )
 
 
@@ -50,6 +52,7 @@ def _page(
     db: sqlite3.Connection,
     which: str,
     parent: str,
+    *,
     limit: int,
     newest_first: bool,
     after: str | None,

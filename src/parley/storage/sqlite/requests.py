@@ -89,8 +89,8 @@ def finish(
     state: Literal["done", "failed", "stopped"],
     result: Mapping[str, Any] | None,
     told: Told,
-    items: ResponseItems | None = None,
     *,
+    items: ResponseItems | None = None,
     now: float,
 ) -> list[RequestEvent] | None:
     kept = None if result is None else rows.dump(result)

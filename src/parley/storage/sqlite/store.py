@@ -268,7 +268,7 @@ class SqliteStore(SqliteHands, SqlitePeople, SqliteMemory, SqliteItems):
         items: ResponseItems | None = None,
     ) -> list[RequestEvent] | None:
         return await self._engine.write(
-            lambda db: requests.finish(db, id, state, result, events, items, now=time.time())
+            lambda db: requests.finish(db, id, state, result, events, items=items, now=time.time())
         )
 
     async def delete_request(self, id: str) -> bool:

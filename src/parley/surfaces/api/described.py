@@ -56,6 +56,7 @@ MORE: Final[dict[tuple[str, str], More]] = {
         "Responses", "Response", (404,), ("Stream", "StartingAfter"), _RESPONSE_STREAM
     ),
     ("GET", "/v1/responses/{id}/input_items"): More("Responses", "ItemList", (404,), _PAGED),
+    ("POST", "/v1/responses/{id}/cancel"): More("Responses", "Response", (404,)),
     ("DELETE", "/v1/responses/{id}"): More("Responses", "ResponseDeleted", (404,)),
     ("POST", "/v1/runs"): More("Runs", "Run", (404, 409), _TALKS, example=_HELLO),
     ("GET", "/v1/runs/{id}"): More("Runs", "Run", (404,)),

@@ -19,10 +19,14 @@ from parley.storage.contract import RequestEvent, RequestRecord, TurnResult
 from parley.storage.items import ResponseItems
 from parley.surfaces.api.errors import ApiError
 from parley.surfaces.api.scribe import Line, Scribe
+from parley.surfaces.api.wire.response_log import ending_line
 
-__all__ = ["Ended", "Kind", "Records", "fingerprint_of", "new_record", "reply_in"]
+__all__ = ["BACKGROUND", "Ended", "Kind", "Records", "fingerprint_of", "new_record", "reply_in"]
 
 Kind = Literal["run", "response", "chat"]
+
+BACKGROUND: Final = "resp_bg_"
+"""How the ids of responses in the background begin: what happens in them is logged."""
 
 _DAY: Final = 86_400.0
 _KEPT: Final = {"run": 30 * _DAY, "response": 30 * _DAY, "chat": _DAY}
@@ -39,6 +43,8 @@ class Ended:
     usage: Usage | None = None
     turn: int | None = None
     session: str | None = None
+    log: tuple[Line, ...] = ()
+    """Of a response in the background, with its end."""
 
 
 def fingerprint_of(route: str, session: str | None, body: Mapping[str, Any]) -> str:
@@ -159,7 +165,7 @@ class Records:
             found = self._scribes[id] = Scribe(
                 id,
                 self._rows,
-                logs=id.startswith("run_"),
+                logs=id.startswith(("run_", BACKGROUND)),
                 settle=partial(self.settle, id),
             )
             self._spawn(found.write())
@@ -188,7 +194,9 @@ class Records:
 
     async def _end(self, ended: Ended) -> None:
         record, id = ended.record, ended.record.id
-        if record.kind != "run" and not isinstance(ended.reply, FinalReply):
+        in_background = id.startswith(BACKGROUND)
+        stays = record.kind == "run" or in_background
+        if not stays and not isinstance(ended.reply, FinalReply):
             # Nobody has got an answer: whoever asks again with the key is answered anew.
             await until_stored(partial(self._rows.delete_request, id))
             return
@@ -198,11 +206,26 @@ class Records:
             state, last = "stopped", "run.cancelled"
         elif isinstance(ended.reply, Failed):
             state, last = "failed", "run.failed"
+        lines: list[Line] = []
+        if in_background:
+            lines = [ending_line(ended.reply, ended.usage)]
+            ended = replace(ended, log=(*await self._log(id), *lines))
         result = self._render(ended)
-        lines = [(last, result)] if record.kind == "run" else []
+        if record.kind == "run":
+            lines = [(last, result)]
         items = _items_of(record, result, done=state == "done")
         await until_stored(partial(self._rows.finish_request, id, state, result, lines, items))
         await self._forget(record)
+
+    async def _log(self, id: str) -> list[Line]:
+        log: list[Line] = []
+        after = 0
+        while page := await until_stored(
+            partial(self._rows.request_events, id, after=after, limit=_PAGE)
+        ):
+            log += [(event.kind, event.data) for event in page]
+            after = page[-1].number
+        return log
 
     async def _forget(self, record: RequestRecord) -> None:
         """What was said for a request that is not to be stored; its result stays for a repeat."""

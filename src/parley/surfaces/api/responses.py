@@ -14,12 +14,14 @@ from parley.protocol import (
     ChatMessage,
     Failed,
     Final,
+    InboundMessage,
     StepTaken,
     TextDelta,
     TextReset,
 )
 from parley.storage.contract import RequestRecord
 from parley.surfaces.api.asks import Ask, Happening, first_word, reply_of
+from parley.surfaces.api.background import follow, is_background, progress_of
 from parley.surfaces.api.body import read_json
 from parley.surfaces.api.callers import Caller
 from parley.surfaces.api.desk import Desk
@@ -33,12 +35,19 @@ from parley.surfaces.api.items import (
 )
 from parley.surfaces.api.once import give_once
 from parley.surfaces.api.outgoing import Outgoing
-from parley.surfaces.api.records import Ended, Records, fingerprint_of, new_record
+from parley.surfaces.api.records import (
+    BACKGROUND,
+    Ended,
+    Records,
+    fingerprint_of,
+    new_record,
+)
 from parley.surfaces.api.stream import EventStream
 from parley.surfaces.api.talk import Talk
 from parley.surfaces.api.wire.content import attachments_keeper
 from parley.surfaces.api.wire.ids import new_id
 from parley.surfaces.api.wire.items import item_list
+from parley.surfaces.api.wire.response_log import response_in
 from parley.surfaces.api.wire.responses_again import events_again
 from parley.surfaces.api.wire.responses_events import ResponseEvents, ServerEvent
 from parley.surfaces.api.wire.responses_in import read_response
@@ -46,8 +55,8 @@ from parley.surfaces.api.wire.responses_out import (
     incomplete_details,
     output_items,
     response_object,
+    response_outcome,
     response_status,
-    response_usage,
 )
 from parley.surfaces.api.wire.streamed_text import StreamDiverged
 
@@ -56,7 +65,7 @@ if TYPE_CHECKING:
 
     from parley.surfaces.api.wire.parsed import ParsedRequest
 
-__all__ = ["create", "delete", "go_on_from", "input_items", "render", "show"]
+__all__ = ["cancel", "create", "delete", "go_on_from", "input_items", "render", "show"]
 
 _FOR_A_REPEAT = 86_400.0
 _PLACE = "_place"
@@ -70,11 +79,13 @@ async def create(desk: Desk, request: web.Request, caller: Caller) -> web.Stream
     talk = desk.talk(request, caller, model if isinstance(model, str) else None)
     if not isinstance(before, str):
         return await _create(desk, request, talk, body)
-    place = await go_on_from(desk, talk, before)
+    # In the background until its turn begins nothing would keep another from going on there too.
+    apart = body.get("background") is True
+    place = await go_on_from(desk, talk, before, apart=apart)
     try:
         return await _create(desk, request, talk, body, place)
     finally:
-        if not place.earlier:
+        if not place.earlier and not apart:
             desk.let_go(before)
 
 
@@ -91,8 +102,14 @@ async def _create(
     continued = not talk.is_new or bool(earlier)
     whole = await resolve_references(talk.door.rows, talk.caller.owner, body)
     parsed = await desk.read(request, lambda: read_response(whole, keep, continued=continued))
+    if parsed.conversation is not None:
+        raise ApiError.not_found(
+            "There is no such conversation for this key.", param="conversation"
+        )
     key = desk.idempotency_key(request)
-    asked = talk.request("resp", parsed, lasting=key is not None, earlier=earlier)
+    kind = BACKGROUND.removesuffix("_") if parsed.background else "resp"
+    lasting = key is not None or parsed.background
+    asked = talk.request(kind, parsed, lasting=lasting, earlier=earlier)
     message = talk.message(asked, parsed.text)
     echo = response_object(asked.id, int(time.time()), talk.model, parsed, status="in_progress")
     record = new_record(
@@ -106,13 +123,17 @@ async def _create(
             "forget": talk.is_new and not parsed.store,
             "echo": echo,
             "input": parsed.items,
+            "background": parsed.background,
         },
         key=key,
         fingerprint=fingerprint_of("response", asked_in.named_session, body) if key else None,
     )
     if not parsed.store:
         record = replace(record, expires_at=record.created_at + _FOR_A_REPEAT)
-    reply = _Reply(Outgoing(desk, request, talk), parsed, record)
+    way = Outgoing(desk, request, talk)
+    if parsed.background:
+        return await _give_in_background(way, message, record, stream=parsed.stream)
+    reply = _Reply(way, parsed, record)
     if key is not None:
         return await give_once(desk, talk, message, record, reply)
     try:
@@ -123,18 +144,49 @@ async def _create(
             desk.spawn(_forget(talk.door, record))
 
 
+async def _give_in_background(
+    way: Outgoing, message: InboundMessage, record: RequestRecord, *, stream: bool
+) -> web.StreamResponse:
+    """Tell of it as soon as it is taken; it goes on by itself."""
+    known = await way.desk.hand_in(way.talk, message, record)
+    given = known or record
+    records, again = way.desk.records(way.talk.door), known is not None
+    if not stream:
+        return way.of(given).whole(public(await progress_of(records, given)), again=again)
+    async with way.of(given).stream(again=again) as out:
+        await follow(out, records, given)
+    return out.response
+
+
 async def show(desk: Desk, request: web.Request, caller: Caller) -> web.StreamResponse:
     """A stored response; with `stream`, as the events it was made of."""
     from aiohttp import web
 
     streamed, after = query_flag(request, "stream"), query_number(request, "starting_after")
-    _, record = await _found(desk, request, caller)
-    result = public(record.result or {})
+    records, record = await _found(desk, request, caller)
+    result = public(await progress_of(records, record))
     if not streamed:
         return web.json_response(result)
     async with _event_stream(desk, request, caller) as out:
-        await _send(out, events_again(result)[_position(after) :])
+        if is_background(record):
+            await follow(out, records, record, after=after)
+        else:
+            await _send(out, events_again(result)[_position(after) :])
     return out.response
+
+
+async def cancel(desk: Desk, request: web.Request, caller: Caller) -> web.Response:
+    """Stop a response in the background; one that is over stays as it ended."""
+    from aiohttp import web
+
+    records, record = await _found(desk, request, caller)
+    if not is_background(record):
+        raise ApiError.bad_request(
+            "Only a response that was made with `background` can be cancelled."
+        )
+    await records.stop(record)
+    _, record = await _found(desk, request, caller)
+    return web.json_response(public(await progress_of(records, record)))
 
 
 async def input_items(desk: Desk, request: web.Request, caller: Caller) -> web.Response:
@@ -143,13 +195,16 @@ async def input_items(desk: Desk, request: web.Request, caller: Caller) -> web.R
 
     asked = page_asked(request)
     records, record = await _found(desk, request, caller)
-    page = await records.door.rows.page_of_items(
-        "response",
-        record.id,
-        limit=asked.limit,
-        newest_first=asked.newest_first,
-        after=asked.after,
-    )
+    if record.result is None:
+        page = asked.of(record.body["input"])
+    else:
+        page = await records.door.rows.page_of_items(
+            "response",
+            record.id,
+            limit=asked.limit,
+            newest_first=asked.newest_first,
+            after=asked.after,
+        )
     if page is None:
         raise no_such_after()
     return web.json_response(item_list(page.items, more=page.more))
@@ -159,6 +214,9 @@ async def delete(desk: Desk, request: web.Request, caller: Caller) -> web.Respon
     from aiohttp import web
 
     records, record = await _found(desk, request, caller)
+    if record.result is None:
+        await records.stop(record)
+        records, record = await _found(desk, request, caller)
     await records.delete(record)
     rows = records.door.rows
     now = await rows.session_of(record.lane)
@@ -171,9 +229,14 @@ async def delete(desk: Desk, request: web.Request, caller: Caller) -> web.Respon
 
 async def _found(desk: Desk, request: web.Request, caller: Caller) -> tuple[Records, RequestRecord]:
     found = await desk.look_up(caller, request.match_info["id"], "response")
-    if found is None or found[1].result is None or not found[1].body["store"]:
+    if found is None or not _is_kept(found[1]):
         raise ApiError.not_found("There is no such response for this key.")
     return found
+
+
+def _is_kept(record: RequestRecord) -> bool:
+    """Whether it may be asked for again."""
+    return bool(record.body["store"]) and (record.result is not None or is_background(record))
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,11 +255,17 @@ async def go_on_from(desk: Desk, talk: Talk, previous: str, *, apart: bool = Fal
     """
     records = desk.records(talk.door)
     found = await records.find(previous, talk.caller.owner, "response")
-    if found is None or found.result is None or not found.body["store"]:
+    if found is None or not _is_kept(found):
         raise ApiError.not_found(
             "There is no response of this `previous_response_id` for this key.",
             param="previous_response_id",
             code="previous_response_not_found",
+        )
+    if found.result is None or found.result["status"] not in {"completed", "incomplete"}:
+        raise ApiError.bad_request(
+            "The response of this `previous_response_id` is not complete.",
+            param="previous_response_id",
+            code="previous_response_not_complete",
         )
     place = found.result[_PLACE]
     rows = talk.door.rows
@@ -212,16 +281,18 @@ async def go_on_from(desk: Desk, talk: Talk, previous: str, *, apart: bool = Fal
 
 def render(ended: Ended) -> dict[str, Any]:
     """A response that was stored."""
+    echo, place = ended.record.body["echo"], {"turn": ended.turn, "session": ended.session}
+    if ended.log:
+        return {**response_in(echo, ended.log), _PLACE: place}
     reply = ended.reply if isinstance(ended.reply, Final) else Final("")
-    echo = dict(ended.record.body["echo"])
-    return echo | {
-        "status": response_status(reply),
-        "incomplete_details": incomplete_details(reply),
-        "completed_at": int(time.time()),
-        "output": output_items(reply),
-        "usage": response_usage(ended.usage),
-        _PLACE: {"turn": ended.turn, "session": ended.session},
-    }
+    outcome = response_outcome(
+        response_status(reply),
+        output_items(reply),
+        usage=ended.usage,
+        completed_at=int(time.time()),
+        incomplete=incomplete_details(reply),
+    )
+    return {**echo, **outcome, _PLACE: place}
 
 
 def public(result: Mapping[str, Any]) -> dict[str, Any]:
@@ -277,7 +348,7 @@ class _Reply:
             if isinstance(failed, Failed):
                 raise failed_to_error(failed)
         record = self.record
-        events = ResponseEvents(record.id, int(record.created_at), self.way.talk.model, self.parsed)
+        events = ResponseEvents(record.body["echo"])
         async with self.way.stream() as out:
             await _send(out, events.start())
             while True:

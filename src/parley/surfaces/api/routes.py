@@ -67,6 +67,7 @@ ROUTES: tuple[Route, ...] = (
         ("chat",),
         streams=True,
     ),
+    Route("DELETE", "/v1/responses/{id}", responses.delete, "Forget a response.", ("chat",)),
     Route(
         "GET",
         "/v1/responses/{id}/input_items",
@@ -74,7 +75,13 @@ ROUTES: tuple[Route, ...] = (
         "What a stored response was given, item by item.",
         ("chat",),
     ),
-    Route("DELETE", "/v1/responses/{id}", responses.delete, "Forget a response.", ("chat",)),
+    Route(
+        "POST",
+        "/v1/responses/{id}/cancel",
+        responses.cancel,
+        "Stop a response in the background.",
+        ("chat",),
+    ),
     Route(
         "POST",
         "/v1/runs",

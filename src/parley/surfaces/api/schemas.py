@@ -133,8 +133,11 @@ _RESPONSES: Final[dict[str, Schema]] = {
             "object": {"const": "response"},
             "created_at": _TIME,
             "completed_at": _or_null(_TIME),
-            "status": _one_of("in_progress", "completed", "incomplete", "failed", "cancelled"),
-            "background": {"const": False},
+            "status": _one_of(
+                "queued", "in_progress", "completed", "incomplete", "failed", "cancelled"
+            ),
+            "background": _FLAG,
+            "conversation": _or_null(_object("Where it belongs.", {"id": _TEXT})),
             "error": _or_null(_object("Why it failed.", {"code": _TEXT, "message": _TEXT})),
             "incomplete_details": _or_null(
                 _object(

@@ -119,9 +119,12 @@ def test_allowed_tools_in_the_form_of_responses() -> None:
 @pytest.mark.parametrize(
     ("more", "param", "words"),
     [
-        ({"background": True}, "background", "/v1/runs"),
-        ({"conversation": "conv_1"}, "conversation", "previous_response_id"),
-        ({"conversation": {"id": "conv_1"}}, "conversation", "previous_response_id"),
+        ({"background": True, "store": False}, "background", "`store`"),
+        (
+            {"conversation": "conv_1", "previous_response_id": "resp_1"},
+            "conversation",
+            "not both",
+        ),
         ({"prompt": {"id": "p"}}, "prompt", "instructions"),
         ({"top_logprobs": 2}, "top_logprobs", "probabilities"),
         ({"tools": [{"type": "web_search"}]}, "tools[0].type", "web_search"),
@@ -137,7 +140,7 @@ def test_allowed_tools_in_the_form_of_responses() -> None:
         ({"input": []}, "input", "at least one message"),
         ({"input": [{"role": "user"}]}, "input[0].content", "is missing"),
         ({"input": [{"content": "x"}]}, "input[0].role", "is missing"),
-        ({"input": [{"type": "item_reference", "id": "m"}]}, "input[0]", "the item itself"),
+        ({"input": [{"type": "item_reference"}]}, "input[0].id", "is missing"),
         ({"input": [{"type": "web_search_call"}]}, "input[0].type", "web_search_call"),
         ({"input": [HI, {"type": "function_call"}]}, "input[1].name", "is missing"),
         (

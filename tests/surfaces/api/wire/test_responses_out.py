@@ -47,7 +47,8 @@ TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
 
 
 def events(request: ParsedRequest = PLAIN) -> ResponseEvents:
-    return ResponseEvents("resp_1", 1700000000, "default", request)
+    begun = response_object("resp_1", 1700000000, "default", request, status="in_progress")
+    return ResponseEvents(begun)
 
 
 def read_events(sent: list[ServerEvent]) -> list[Any]:

@@ -27,6 +27,8 @@ class ParsedRequest:
     session_id: str | None = None
     user: str | None = None
     metadata: Mapping[str, str] = field(default_factory=dict)
+    background: bool = False
+    conversation: str | None = None
     items: tuple[Mapping[str, Any], ...] = ()
     """What was given, item by item, as it is kept."""
 

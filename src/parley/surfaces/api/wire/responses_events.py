@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any, Literal, NamedTuple
 
 from parley.protocol import Failed, Final, ToolCall, Usage
 from parley.surfaces.api.wire.encode import call_arguments, encode, quote
 from parley.surfaces.api.wire.ids import new_id
-from parley.surfaces.api.wire.parsed import ParsedRequest
 from parley.surfaces.api.wire.responses_out import (
     ItemStatus,
     ResponseStatus,
@@ -15,7 +15,7 @@ from parley.surfaces.api.wire.responses_out import (
     incomplete_details,
     message_item,
     response_error,
-    response_object,
+    response_outcome,
     response_status,
     text_part,
 )
@@ -38,15 +38,19 @@ class ResponseEvents:
     back: an answer that begins again goes on from there, or `StreamDiverged` is raised.
     """
 
-    def __init__(self, response_id: str, created: int, model: str, request: ParsedRequest) -> None:
-        self._id = response_id
-        self._created = created
-        self._model = model
-        self._request = request
+    def __init__(self, echo: Mapping[str, Any], *, item_id: Callable[[str], str] = new_id) -> None:
+        """`echo` is the response as it was when it began; `item_id` makes ids of its items."""
+        self._echo = echo
+        self._item_id = item_id
         self._number = 0
         self._output: list[dict[str, Any]] = []
         self._open: _OpenMessage | None = None
         self._text = StreamedText()
+
+    @property
+    def one_value(self) -> bool:
+        """Whether the text is to be JSON: then there is one message, and no other text."""
+        return bool(self._echo["text"]["format"]["type"] != "text")
 
     @property
     def output(self) -> list[dict[str, Any]]:
@@ -78,7 +82,7 @@ class ResponseEvents:
 
     def step(self) -> list[ServerEvent]:
         """The text so far was a message; what follows is another."""
-        if self._request.wishes.response_format is not None:
+        if self.one_value:
             # Who asked for JSON reads one value: text before a tool call is not part of it.
             return self.begin_again()
         self._text.end_message()
@@ -88,6 +92,13 @@ class ResponseEvents:
         """The text since the last step is said once more from its start."""
         self._text.begin_again()
         return []
+
+    def withdraw(self) -> list[ServerEvent]:
+        """The text since the last step does not count: its message stays, empty and incomplete."""
+        self._text.clear()
+        if self._open is not None:
+            self._open.pieces.clear()
+        return self._end_message("incomplete")
 
     def calls(self, calls: tuple[ToolCall, ...]) -> list[ServerEvent]:
         """The calls that the program is to make."""
@@ -126,7 +137,7 @@ class ResponseEvents:
         return self._begin_message()
 
     def _begin_message(self) -> list[ServerEvent]:
-        message = self._open = _OpenMessage(new_id("msg"), len(self._output))
+        message = self._open = _OpenMessage(self._item_id("msg"), len(self._output))
         begun = message_item(message.id, None, "in_progress")
         return [
             self._event("response.output_item.added", output_index=message.index, item=begun),
@@ -148,7 +159,7 @@ class ResponseEvents:
         ]
 
     def _call(self, call: ToolCall) -> list[ServerEvent]:
-        item_id, index = new_id("fc"), len(self._output)
+        item_id, index = self._item_id("fc"), len(self._output)
         begun = call_item(item_id, call, "in_progress", arguments=False)
         item = call_item(item_id, call)
         self._output.append(item)
@@ -172,15 +183,7 @@ class ResponseEvents:
         return [*events, self._event("response.failed", response=broken)]
 
     def _object(self, status: ResponseStatus, **more: Any) -> dict[str, Any]:
-        return response_object(
-            self._id,
-            self._created,
-            self._model,
-            self._request,
-            status=status,
-            output=self._output,
-            **more,
-        )
+        return {**self._echo, **response_outcome(status, self._output, **more)}
 
     def _event(self, kind: str, **fields: Any) -> ServerEvent:
         numbered = {"type": kind, "sequence_number": self._next(), **fields}

@@ -120,14 +120,22 @@ class ItemsRequest(WireModel):
     metadata: Metadata = None
 
 
+class ConversationRef(WireModel):
+    """A conversation that was made before."""
+
+    id: str = Field(max_length=256)
+
+
 class ResponseRequest(ItemsRequest):
     """What to answer, and how."""
 
     stream: bool | None = Field(None, description="Send the reply as it is made.")
     store: bool | None = Field(None, description="Keep the response; it is kept by default.")
-    background: bool | None = Field(None, description="Not possible: use `/v1/runs`.")
-    conversation: str | dict[str, Any] | None = Field(
-        None, description="Not possible: use `previous_response_id`."
+    background: bool | None = Field(
+        None, description="Answer without the connection; the response tells how far it is."
+    )
+    conversation: str | ConversationRef | None = Field(
+        None, description="The conversation that it belongs to, or its id."
     )
     prompt: dict[str, Any] | None = Field(None, description="Not possible: use `instructions`.")
     top_logprobs: int | None = Field(None, description="Only 0 is possible.", ge=0)
@@ -140,10 +148,13 @@ def read_response(body: object, keep: Keeper, *, continued: bool = False) -> Par
     """
     asked = check(ResponseRequest, tame(body))
     refused = {
-        "background": ("`background` is not supported; use /v1/runs.", asked.background),
+        "background": (
+            "A response in the background is stored: leave out `store`.",
+            asked.background and asked.store is False,
+        ),
         "conversation": (
-            "`conversation` is not supported; use `previous_response_id`.",
-            asked.conversation is not None,
+            "Send `conversation` or `previous_response_id`, not both.",
+            asked.conversation is not None and asked.previous_response_id is not None,
         ),
         "prompt": ("`prompt` is not supported; use `instructions`.", asked.prompt is not None),
         "top_logprobs": ("The probabilities of tokens are not given here.", asked.top_logprobs),
@@ -151,12 +162,15 @@ def read_response(body: object, keep: Keeper, *, continued: bool = False) -> Par
     for param, (sentence, is_asked) in refused.items():
         if is_asked:
             raise BadRequest(sentence, param=param, code="unsupported_parameter")
+    conversation = asked.conversation
     return parse_items(
         asked,
         keep,
         continued=continued,
         stream=asked.stream or False,
         store=asked.store is not False,
+        background=asked.background or False,
+        conversation=conversation.id if isinstance(conversation, ConversationRef) else conversation,
     )
 
 
@@ -168,22 +182,24 @@ def parse_items(
     stream: bool,
     store: bool,
     session_id: str | None = None,
+    background: bool = False,
+    conversation: str | None = None,
 ) -> ParsedRequest:
     """What a response and a run ask for alike."""
     box = choose(asked.tool_choice, tool_specs(_functions(asked.tools or ())))
     wanted = asked.text.format if asked.text else None
-    known = continued or asked.previous_response_id is not None
-    conversation = Conversation("input", continued=known)
-    conversation.instruct(asked.instructions, param="instructions")
+    known = continued or asked.previous_response_id is not None or conversation is not None
+    said = Conversation("input", continued=known)
+    said.instruct(asked.instructions, param="instructions")
     if isinstance(asked.input, str):
-        conversation.ask(asked.input, param="input")
+        said.ask(asked.input, param="input")
     else:
         for index, item in enumerate(asked.input):
-            _add(item, f"input[{index}]", conversation)
+            _add(item, f"input[{index}]", said)
     return ParsedRequest(
         model=asked.model,
-        messages=conversation.messages(keep),
-        instructions=conversation.instructions,
+        messages=said.messages(keep),
+        instructions=said.instructions,
         tools=box.tools,
         wishes=Wishes(
             max_output_tokens=asked.max_output_tokens,
@@ -206,6 +222,8 @@ def parse_items(
         session_id=session_id,
         user=asked.user,
         metadata=asked.metadata or {},
+        background=background,
+        conversation=conversation,
         items=kept_items(asked.input),
     )
 

@@ -20,12 +20,15 @@ __all__ = [
     "output_items",
     "response_error",
     "response_object",
+    "response_outcome",
     "response_status",
     "response_usage",
     "text_part",
 ]
 
-ResponseStatus: TypeAlias = Literal["in_progress", "completed", "incomplete", "failed", "cancelled"]
+ResponseStatus: TypeAlias = Literal[
+    "queued", "in_progress", "completed", "incomplete", "failed", "cancelled"
+]
 ItemStatus: TypeAlias = Literal["in_progress", "completed", "incomplete"]
 
 
@@ -47,19 +50,24 @@ def response_object(
 ) -> dict[str, Any]:
     """The response: what was asked for, and what became of it."""
     wishes = request.wishes
+    outcome = response_outcome(
+        status,
+        output,
+        usage=usage,
+        error=error,
+        completed_at=completed_at,
+        incomplete=incomplete,
+    )
+    conversation = request.conversation
     return {
         "id": response_id,
         "object": "response",
         "created_at": created,
-        "completed_at": completed_at,
-        "status": status,
-        "background": False,
-        "error": error,
-        "incomplete_details": (incomplete or _CUT) if status == "incomplete" else None,
+        "background": request.background,
+        "conversation": None if conversation is None else {"id": conversation},
         "instructions": request.instructions or None,
         "max_output_tokens": wishes.max_output_tokens,
         "model": model,
-        "output": list(output),
         "parallel_tool_calls": wishes.parallel_tool_calls is not False,
         "previous_response_id": request.previous_response_id,
         "temperature": wishes.temperature,
@@ -77,9 +85,29 @@ def response_object(
         ],
         "top_p": wishes.top_p,
         "truncation": "disabled",
-        "usage": response_usage(usage),
         "user": request.user,
         "metadata": dict(request.metadata),
+        **outcome,
+    }
+
+
+def response_outcome(
+    status: ResponseStatus,
+    output: Sequence[dict[str, Any]] = (),
+    *,
+    usage: Usage | None = None,
+    error: dict[str, str] | None = None,
+    completed_at: int | None = None,
+    incomplete: dict[str, str] | None = None,
+) -> dict[str, Any]:
+    """The part of a response that says what became of it."""
+    return {
+        "status": status,
+        "completed_at": completed_at,
+        "error": error,
+        "incomplete_details": (incomplete or _CUT) if status == "incomplete" else None,
+        "output": list(output),
+        "usage": response_usage(usage),
     }
 
 
