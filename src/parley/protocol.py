@@ -36,6 +36,7 @@ __all__ = [
     "Usage",
     "UsageReported",
     "Wishes",
+    "count",
     "person_of",
     "size_of_text",
 ]
@@ -199,6 +200,11 @@ class ToolCall:
 
     def to_dict(self) -> dict[str, Any]:
         return {"id": self.id, "name": self.name, "arguments": dict(self.arguments)}
+
+
+def count(number: int, one: str, many: str | None = None) -> str:
+    """`1 turn`, `2 turns`."""
+    return f"{number} {one if number == 1 else many or one + 's'}"
 
 
 def size_of_text(text: str) -> int:

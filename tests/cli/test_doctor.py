@@ -189,6 +189,21 @@ async def test_a_home_that_cannot_be_written_can_be_opened(profile: Profile) -> 
     assert [one.level for one in await _of(profile, "home")] == ["ok"]
 
 
+def test_the_advice_for_a_home_that_cannot_be_made_leads_elsewhere(tmp_path: Path) -> None:
+    blocked = tmp_path / "a-file"
+    blocked.write_text("")
+    parley = Parley(blocked / "home" / ".parley")
+    found = next(
+        one
+        for one in parley.json("doctor", "--offline", "--json")["checks"]
+        if one["check"] == "home"
+    )
+    assert found["level"] == "fault"
+    place = parley.shell(f'{found["mend"]} && echo "$PARLEY_HOME"').stdout.strip()
+    assert not Path(place).is_relative_to(blocked)
+    assert Path(place).parent.is_dir()
+
+
 # ── settings ──────────────────────────────────────────────────────────────────────────────────
 
 

@@ -6,6 +6,8 @@ import json
 import os
 import signal
 import socket
+import subprocess
+import sys
 import urllib.error
 import urllib.request
 from dataclasses import replace
@@ -14,7 +16,10 @@ from typing import Any
 
 import pytest
 
+from parley.cli._gateway_words import _under_way
+from tests.cli.command import Parley
 from tests.cli.household import Household
+from tests.servers.ports import free_port
 from tests.servers.scripted_model import Reply, ScriptedModel
 from tests.servers.stage import Stage
 from tests.waiting import until_now
@@ -123,6 +128,30 @@ def test_no_gateway_is_said_with_the_command_and_a_code_of_its_own(household: Ho
     )
     done = household.run("gateway", "status", "--json")
     assert (done.returncode, json.loads(done.stdout)) == (3, {"running": False})
+
+
+def test_its_status_has_a_short_name_and_its_port_an_option(tmp_path: Path) -> None:
+    port = free_port()
+    parley = Parley(tmp_path / "home")
+    command = [sys.executable, "-m", "parley", "gateway", "run", "--port", str(port)]
+    with subprocess.Popen(
+        command, env=parley.environment(), stdout=subprocess.PIPE, text=True
+    ) as gateway:
+        try:
+            assert gateway.stdout is not None
+            assert "serves" in gateway.stdout.readline()
+            done = parley.run("status")
+            assert done.returncode == 0
+            assert f"http://127.0.0.1:{port}/v1" in done.stdout
+            assert parley.json("status", "--json")["running"] is True
+        finally:
+            gateway.kill()
+
+
+def test_one_reply_is_one() -> None:
+    about = {"running": 0, "queued": 0}
+    assert _under_way({**about, "undelivered": 1}).endswith("1 reply on its way")
+    assert _under_way({**about, "undelivered": 2}).endswith("2 replies on their way")
 
 
 def test_ctrl_c_stops_it_too(household: Household) -> None:

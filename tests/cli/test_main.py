@@ -75,6 +75,37 @@ def test_an_unknown_verb_gets_one_line(parley: Parley, verb: str, hint: str) -> 
     assert done.stderr.count("\n") == 1
 
 
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("gateway start", "There is no `parley gateway start`; use `parley gateway run`."),
+        ("model instal x", "There is no `parley model instal`; use `parley model install`."),
+        ("profile make x", "There is no `parley profile make`; use `parley profile create`."),
+        ("gateway xyzzy", "There is no `parley gateway xyzzy`; there are run, status."),
+        ("gateway run --prot 3", "`parley gateway run` has no option --prot; did you mean --port?"),
+        ("status --xyzzy", "`parley status` has no option --xyzzy; see `parley status --help`."),
+        ("model install", "`parley model install` needs NAME; see `parley model install --help`."),
+        (
+            "model remove nosuch",
+            "There is no model called 'nosuch' to remove: choose one of smollm2",
+        ),
+    ],
+)
+def test_a_mistake_on_the_command_line_is_one_sentence(
+    parley: Parley, line: str, said: str
+) -> None:
+    done = parley.run(*line.split())
+    assert (done.returncode != 0, done.stdout) == (True, "")
+    assert done.stderr.startswith(f"parley: {said}")
+    assert done.stderr.count("\n") == 1
+
+
+def test_every_group_without_a_word_shows_its_help(parley: Parley) -> None:
+    done = parley.run("gateway")
+    assert done.returncode == 2
+    assert "status" in done.stderr
+
+
 def test_an_expected_error_is_its_sentence(parley: Parley) -> None:
     script = _BROKEN_VERB.format(error='ParleyError("It rains; take an umbrella.")')
     done = parley.execute([sys.executable, "-c", script])

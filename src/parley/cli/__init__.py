@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 __all__ = ["VERBS", "build_command", "run"]
 
 VERBS = (
-    *("chat", "setup", "doctor", "gateway", "model", "tools", "config", "sessions", "profile"),
-    *("keys", "people", "memory", "matrix", "agent"),
+    *("chat", "setup", "doctor", "status", "gateway", "model", "tools", "config", "sessions"),
+    *("profile", "keys", "people", "memory", "matrix", "agent"),
 )
 _COMPLETION = "_PARLEY_COMPLETE"
 
@@ -35,7 +35,7 @@ def run(arguments: Sequence[str]) -> None:
     try:
         try:
             verbs = (verb,) if verb in VERBS and not completing else VERBS
-            build_command(verbs)(args=list(arguments), prog_name="parley")
+            _call(build_command(verbs), arguments)
         finally:
             # Here, and not when Python ends: nobody could say anything about it any more.
             sys.stdout.flush()
@@ -49,6 +49,25 @@ def run(arguments: Sequence[str]) -> None:
         raise SystemExit(141) from None
     except Exception as error:  # noqa: BLE001 - the outermost supervisor: no traceback for people
         _fail(_unexpected(error))
+
+
+def _call(command: TyperGroup, arguments: Sequence[str]) -> None:
+    """A mistake on the command line is one sentence too."""
+    import typer
+
+    from parley.cli._usage_errors import UsageError, usage_sentence
+
+    try:
+        code = command(args=list(arguments), prog_name="parley", standalone_mode=False)
+    except UsageError as error:
+        if type(error).__name__ == "NoArgsIsHelpError":
+            sys.stderr.write(f"{error.format_message()}\n")
+            raise SystemExit(error.exit_code) from None
+        _fail(usage_sentence(error), code=2)
+    except typer.Abort:
+        _fail("Stopped.")
+    if isinstance(code, int) and code:
+        raise SystemExit(code)
 
 
 def build_command(verbs: Sequence[str]) -> TyperGroup:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from parley.protocol import count
+
 __all__ = ["describe"]
 
 _Record = Mapping[str, Any]
@@ -81,10 +83,8 @@ def _head(status: _Record, what: str, greeting: bool) -> str:
 
 
 def _under_way(profile: _Record) -> str:
-    return (
-        f"{profile['running']} running, {profile['queued']} waiting, "
-        f"{profile['undelivered']} replies on their way"
-    )
+    undelivered = count(profile["undelivered"], "reply on its way", "replies on their way")
+    return f"{profile['running']} running, {profile['queued']} waiting, {undelivered}"
 
 
 def _place(surface: _Record) -> str:

@@ -43,8 +43,16 @@ def register(parent: typer.Typer) -> None:
 
 
 @app.command()
-def run() -> None:
+def run(
+    port: int | None = typer.Option(
+        None, "--port", min=0, max=65535, help="Instead of `gateway.port`; 0: any free one."
+    ),
+) -> None:
     """Start the gateway and serve until it is stopped (Ctrl-C or SIGTERM)."""
+    if port is not None:
+        from parley.config.schema import env_name
+
+        os.environ[env_name(("gateway", "port"))] = str(port)
     if sys.stdin is not None and sys.stdin.isatty():
         _offer_model()
     serve(_plan)

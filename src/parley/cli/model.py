@@ -132,7 +132,7 @@ def remove(
     from parley.agent.providers.local.weights import catalogued
 
     with _one_sentence():
-        model = catalogued(name)
+        model = catalogued(name, "remove")
         if is_installed(model) and not yes:
             if not sys.stdin.isatty():
                 fail(f"Say that you mean it: `parley model remove {model.name} --yes`.")

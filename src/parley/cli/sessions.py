@@ -16,7 +16,7 @@ from parley.cli._named import session_named
 from parley.cli._plain import escaped, one_line
 from parley.cli._private_file import write_private
 from parley.cli._shared import current_profile, fail
-from parley.protocol import ParleyError
+from parley.protocol import ParleyError, count
 
 if TYPE_CHECKING:
     from parley.profiles import Profile
@@ -120,7 +120,7 @@ def export(
         typer.echo(text, nl=False)
         return
     write_private(output.expanduser(), text, force=force)
-    typer.echo(f"Session {record.id} is in {output} ({len(entries)} messages).")
+    typer.echo(f"Session {record.id} is in {output} ({count(len(entries), 'message')}).")
 
 
 @app.command("delete")
@@ -143,7 +143,9 @@ def delete(
             fail(f"Say that you mean it: `parley sessions delete {record.id} --yes`.")
         title = one_line(record.title or "", longest=60)
         named = f"{record.id} ({title})" if title else record.id
-        if not typer.confirm(f"Delete session {named} with {record.turns} turns, for good?"):
+        if not typer.confirm(
+            f"Delete session {named} with {count(record.turns, 'turn')}, for good?"
+        ):
             typer.echo("Nothing was deleted.")
             raise typer.Exit(1)
     if not asyncio.run(_with_store(profile, remove)):

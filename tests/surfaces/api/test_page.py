@@ -82,6 +82,21 @@ async def test_the_page_is_served_with_a_policy_of_its_own() -> None:
     Reader(answer.body.decode())
 
 
+async def test_the_examples_name_the_address_by_which_the_page_was_asked_for() -> None:
+    async with a_site(served("/docs")) as site, Raw(site) as raw:
+        text = Reader((await raw.get("/docs", Host="127.0.0.1:9321")).body.decode()).text
+        assert "curl http://127.0.0.1:9321/v1/models" in text
+        assert "8642" not in text
+        odd = Reader((await raw.get("/docs", Host="a'; rm -rf b")).body.decode()).text
+        assert "rm -rf" not in odd
+
+
+async def test_the_root_leads_to_the_page() -> None:
+    async with a_site(("GET", "/", page.root)) as site, Raw(site) as raw:
+        answer = await raw.get("/")
+        assert (answer.status, answer.headers["Location"]) == (302, "/docs")
+
+
 def test_what_was_made_once_is_kept() -> None:
     assert page._json() is page._json()
     assert page._html() is page._html()

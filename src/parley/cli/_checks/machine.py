@@ -17,7 +17,6 @@ __all__ = ["check_disk", "check_home", "check_log", "check_programs"]
 
 _OLDEST_PYTHON = (3, 11)
 _OLDEST_SQLITE = (3, 35, 0)
-_ELSEWHERE = 'export PARLEY_HOME="$HOME/parley-home"'
 _MEGABYTE = 1_000_000
 _FULL = 64 * _MEGABYTE
 _NEARLY_FULL = 512 * _MEGABYTE
@@ -52,9 +51,9 @@ def check_home(profile: Profile) -> list[Finding]:
         ground = _nearest(home)
         if ground.is_dir() and os.access(ground, os.W_OK | os.X_OK):
             return [note("home", f"{shown(home)} is made at the first start.", "parley setup")]
-        return [fault("home", f"{shown(home)} cannot be made in {shown(ground)}.", _ELSEWHERE)]
+        return [fault("home", f"{shown(home)} cannot be made in {shown(ground)}.", _elsewhere())]
     except OSError as error:
-        return [fault("home", f"{shown(home)} cannot be used: {_reason(error)}.", _ELSEWHERE)]
+        return [fault("home", f"{shown(home)} cannot be used: {_reason(error)}.", _elsewhere())]
     if not stat.S_ISDIR(found.st_mode):
         mend = f"mv {quoted(home)} {quoted(home.with_name(home.name + '.old'))}"
         return [fault("home", f"{shown(home)} is a file, but it must be a directory.", mend)]
@@ -69,6 +68,18 @@ def check_home(profile: Profile) -> list[Finding]:
     if found.st_mode & 0o055:
         return [note("home", f"others may look into {shown(home)}.", private)]
     return [ok("home", f"{shown(home)} is writable and private.")]
+
+
+def _elsewhere() -> str:
+    """A home that can be made, wherever this one cannot."""
+    for place, named in (
+        (Path.home() / "parley-home", '"$HOME/parley-home"'),
+        (Path("/var/tmp") / f"parley-{os.getuid()}", None),  # noqa: S108 - made private by Parley
+    ):
+        ground = _nearest(place)
+        if ground.is_dir() and os.access(ground, os.W_OK | os.X_OK):
+            return f"export PARLEY_HOME={named or quoted(place)}"
+    return "export PARLEY_HOME=/path/to/a/directory/of/yours"
 
 
 def check_disk(profile: Profile) -> list[Finding]:

@@ -17,7 +17,7 @@ from parley.gateway.lanes import Lanes, RunningTurn
 from parley.gateway.owners import Owners
 from parley.gateway.people import People
 from parley.gateway.tasks import Tasks
-from parley.protocol import SessionSource, person_of
+from parley.protocol import SessionSource, count, person_of
 from parley.sessions.store import SessionStore
 from parley.storage.contract import Effect, Nothing, Outcome, Said, SessionRecord, Store
 
@@ -26,11 +26,6 @@ if TYPE_CHECKING:
     from parley.memory.places import Places
 
 __all__ = ["Command", "CommandCall", "MemoryReach", "Reach", "Reply", "count"]
-
-
-def count(number: int, one: str, many: str | None = None) -> str:
-    """`1 turn`, `2 turns`."""
-    return f"{number} {one if number == 1 else many or one + 's'}"
 
 
 class MemoryReach(Protocol):

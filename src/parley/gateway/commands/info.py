@@ -22,7 +22,7 @@ async def status(call: CommandCall) -> Reply:
         f"Answered by {_answered_by(call)}",
         f"{count(session.turns, 'turn')} here, {'one' if call.running else 'none'} running",
         f"Of all conversations: {health.running} running, {health.queued} waiting, "
-        f"{count(health.undelivered, 'reply', 'replies')} on their way",
+        + count(health.undelivered, "reply on its way", "replies on their way"),
     ]
     lines.append(f"Your plan: {await plan_line(call)}")
     behind = len(await call.store.works(lane=call.lane))
@@ -32,7 +32,8 @@ async def status(call: CommandCall) -> Reply:
     if remembered is not None:
         lines.append(remembered)
     if health.unsure:
-        lines.append(f"{len(health.unsure)} replies may not have arrived: `parley gateway status`")
+        unsure = count(len(health.unsure), "reply", "replies")
+        lines.append(f"{unsure} may not have arrived: `parley gateway status`")
     return Reply("\n".join(f"- {line}" for line in lines))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import re
 from typing import TYPE_CHECKING, Any, Final
 
 from parley.surfaces.api.callers import Caller
@@ -12,8 +13,9 @@ from parley.surfaces.api.desk import Desk
 if TYPE_CHECKING:
     from aiohttp import web
 
-__all__ = ["description", "readable"]
+__all__ = ["description", "readable", "root"]
 
+_HOST: Final = re.compile(r"[A-Za-z0-9.-]{1,253}(:\d{1,5})?|\[[0-9A-Fa-f:.]{2,45}\](:\d{1,5})?")
 _CACHED: Final = "public, max-age=60"
 _POLICY: Final = (
     "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; "
@@ -35,15 +37,25 @@ async def readable(desk: Desk, request: web.Request, caller: Caller | None) -> w
     from aiohttp import web
 
     headers = {"Cache-Control": _CACHED, "Content-Security-Policy": _POLICY}
-    return web.Response(body=_html(), content_type="text/html", charset="utf-8", headers=headers)
+    # Only the caller knows by which name and port it came; what is no name is not shown.
+    named = _HOST.fullmatch(request.host) is not None
+    body = _html(f"{request.scheme}://{request.host}" if named else None)
+    return web.Response(body=body, content_type="text/html", charset="utf-8", headers=headers)
 
 
-@functools.cache
-def _document() -> dict[str, Any]:
+async def root(request: web.Request) -> web.Response:
+    """Leads to the page for people."""
+    from aiohttp import web
+
+    raise web.HTTPFound("/docs")
+
+
+@functools.lru_cache(16)
+def _document(server: str | None = None) -> dict[str, Any]:
     from parley.surfaces.api.openapi import openapi_document
     from parley.surfaces.api.routes import ROUTES
 
-    return openapi_document(ROUTES, server=None)
+    return openapi_document(ROUTES, server=server)
 
 
 @functools.cache
@@ -51,8 +63,8 @@ def _json() -> bytes:
     return json.dumps(_document(), ensure_ascii=False, separators=(",", ":")).encode()
 
 
-@functools.cache
-def _html() -> bytes:
+@functools.lru_cache(16)
+def _html(server: str | None = None) -> bytes:
     from parley.surfaces.api.readable import render_page
 
-    return render_page(_document()).encode()
+    return render_page(_document(server)).encode()

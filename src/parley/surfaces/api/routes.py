@@ -121,7 +121,8 @@ ROUTES: tuple[Route, ...] = (
 
 
 def add_routes(app: web.Application, desk: Desk) -> None:
-    """Serve every route, and again below `/p/{profile}`."""
+    """Serve every route, and again below `/p/{profile}`; `/` leads to the page for people."""
+    app.router.add_get("/", page.root)
     for route in ROUTES:
         handler = _handler(desk, route)
         for prefix in ("", f"/p/{{profile:{PROFILE_NAME.pattern}}}"):

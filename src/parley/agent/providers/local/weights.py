@@ -142,12 +142,12 @@ def has_any_model() -> bool:
     return any((cache_directory() / "models").glob("*.gguf"))
 
 
-def catalogued(name: str) -> LocalModel:
+def catalogued(name: str, verb: str = "install") -> LocalModel:
     """The model of this name, or a `WeightsError` that lists the names there are."""
     model = CATALOGUE.get(name.strip().lower())
     if model is None:
         known = ", ".join(CATALOGUE)
-        raise WeightsError(f"There is no model called {name!r} to install: choose one of {known}.")
+        raise WeightsError(f"There is no model called {name!r} to {verb}: choose one of {known}.")
     return model
 
 

@@ -187,5 +187,5 @@ def _list(place: Place, first_line: int, lines: int) -> str:
         out.append(page.put(name))
     left = len(names) - (first_line - 1) - len(out)
     return "\n".join([*out, *([f"… ({left} more)"] if left > 0 else [])]) or (
-        f"(the folder has only {len(names)} entries)"
+        f"(the folder has only {len(names)} {'entry' if len(names) == 1 else 'entries'})"
     )
