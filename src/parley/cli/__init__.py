@@ -28,6 +28,8 @@ _COMPLETION = "_PARLEY_COMPLETE"
 def run(arguments: Sequence[str]) -> None:
     """Run one command. Whatever goes wrong becomes one sentence and an exit code."""
     completing = _COMPLETION in os.environ
+    if not completing and _is_bare(arguments) and _at_terminal():
+        arguments = [*arguments, "chat"]
     verb = _verb(arguments)
     _tolerate_odd_terminals()
     if verb is not None and verb not in VERBS and not completing:
@@ -92,6 +94,22 @@ def _verb(arguments: Sequence[str]) -> str | None:
         elif not word.startswith("--profile="):
             return None if word.startswith("-") else word
     return None
+
+
+def _is_bare(arguments: Sequence[str]) -> bool:
+    """Whether nothing is asked for but perhaps a profile."""
+    match list(arguments):
+        case [] | ["--profile", _]:
+            return True
+        case [only]:
+            return only.startswith("--profile=")
+        case _:
+            return False
+
+
+def _at_terminal() -> bool:
+    streams = (sys.stdin, sys.stdout)
+    return all(stream is not None and stream.isatty() for stream in streams)
 
 
 def build_app(verbs: Sequence[str]) -> typer.Typer:

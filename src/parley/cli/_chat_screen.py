@@ -71,6 +71,7 @@ class Screen:
         self._prompt.app.after_render += self._park_cursor
         self._recalled = ""
         self._questions: set[str] = set()
+        self._stops: set[str] = set()
 
     async def run(self, typed: Sequence[str] = ("",)) -> None:
         """`typed`: what was typed before, by Enter; the last piece is not finished yet."""
@@ -119,7 +120,9 @@ class Screen:
             self._recalled = ""
             self._console.print(Text("› ", style="bold green") + Text(_harmless(text.strip())))
             try:
-                await self._talk.say(text)
+                number = await self._talk.say(text)
+                if text.strip()[1:].startswith("stop"):
+                    self._stops.add(number)
             except ParleyError as error:
                 self._console.print(Text(str(error), style="red"))
         return True
@@ -169,7 +172,7 @@ class Screen:
             await run_in_terminal(lambda: os.kill(0, signal.SIGTSTP))
 
     async def _stop(self) -> None:
-        await self._talk.say("/stop")
+        self._stops.add(await self._talk.say("/stop"))
 
     # ── what the gateway says ──
 
@@ -219,9 +222,15 @@ class Screen:
                 self._ask(show)
             case "ended" if text != "set aside":  # the next gateway says how that goes on
                 if text == "stopped":
-                    self._print_blocks([answer.flush()])
-                    self._console.print("[dim](stopped)[/dim]")
+                    self._mark_stopped()
                 answer.running = False
+
+    def _mark_stopped(self) -> None:
+        """Once: the answer to `/stop` may come before the turn's own end, or after it."""
+        if self._answer.running:
+            self._print_blocks([self._answer.flush()])
+            self._console.print("[dim](stopped)[/dim]")
+        self._answer.running = False
 
     def _ask(self, show: Show) -> None:
         """A question waits, whoever sees it first here; a turn that goes on may ask it again."""
@@ -242,6 +251,8 @@ class Screen:
 
     def _print_delivery(self, delivery: Deliver) -> None:
         answer = self._answer
+        if self._stops.intersection(delivery.answers):
+            self._mark_stopped()
         # A reply may come late, when the next one already streams.
         is_its_own = delivery.turn is not None and delivery.turn == answer.turn
         if self._recalled and delivery.text.strip().endswith(self._recalled):
@@ -285,7 +296,10 @@ class Screen:
         answer = self._answer
         shown: StyleAndTextTuples = []
         if tail := answer.tail:
-            shown.append(("", tail + "\n"))
+            # The prompt would cut a line where the terminal ends.
+            width = self._prompt.app.output.get_size().columns
+            lines = [line.plain.rstrip() for line in Text(tail).wrap(self._console, width)]
+            shown.append(("", "\n".join(lines[-_TAIL_LINES:]) + "\n"))
         if answer.running or not self._talk.connected:
             frame = SPINNER[int(time.monotonic() * 10) % len(SPINNER)]
             shown.append(("ansicyan", f"{frame} "))
