@@ -77,5 +77,5 @@ async def meet(agent: Agent, person: Person, *, encrypted: bool = False, **more:
     """A room of a person with the agent, which has come and said hello."""
     room = await person.create_dm(agent.user_id, encrypted=encrypted, **more)
     await person.wait_for_member(room, agent.user_id)
-    await person.wait_for_text(agent.user_id, "!help", room_id=room)
+    await person.wait_for_text(agent.user_id, "!help", room_id=room, seconds=45)
     return room

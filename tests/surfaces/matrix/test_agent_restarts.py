@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import re
 import shutil
+import sqlite3
+from contextlib import closing
 from dataclasses import replace
 from functools import partial
 
@@ -300,3 +302,73 @@ async def test_lost_keys_are_told_of_and_a_new_device_is_taken_without_a_restart
         await alice.send(room, "can you read again?")
         answer = await alice.wait_for_text(agent.user_id, "echo: can you read", room_id=room)
         assert answer.encrypted
+
+
+@pytest.mark.parametrize("how", ["lost", "unknown"])
+async def test_without_its_place_in_the_stream_it_answers_what_was_written_meanwhile_once(
+    synapse: Synapse, house: House, how: str
+) -> None:
+    async with an_agent(synapse, house) as agent, Person.on(synapse, name="Alice") as alice:
+        rooms = [await meet(agent, alice), await meet(agent, alice, encrypted=True)]
+        for room in rooms:
+            await alice.send(room, "early")
+            await alice.wait_for_text(agent.user_id, "echo: early", room_id=room, seconds=40)
+        await agent.close()
+        for number in range(60):
+            await alice.send(rooms[0], f"late {number};")
+        await alice.send(rooms[1], "late and secret")
+        invited = await alice.create_dm(agent.user_id, encrypted=False)
+        for _ in range(2):
+            await lose_place(house, how)
+            await agent.open()
+            await alice.wait_for_text(agent.user_id, "late 59;", room_id=rooms[0], seconds=40)
+            await alice.wait_for_text(
+                agent.user_id, "echo: late and secret", room_id=rooms[1], seconds=40
+            )
+            await alice.wait_for_text(agent.user_id, "!help", room_id=invited, seconds=40)
+            await agent.close()
+        await agent.open()
+        for room in reversed(rooms):
+            await alice.send(room, "the last")
+            await alice.wait_for_text(agent.user_id, "echo: the last", room_id=room, seconds=40)
+        said = " ".join(text for text in house.words() if not text.startswith("echo: "))
+        assert re.findall(r"late (\d+);", said) == [str(number) for number in range(60)]
+        assert times(alice, agent, "late and secret") == 1
+        assert times(alice, agent, "echo: early") == 2
+
+
+async def test_what_is_past_the_bound_is_said_to_be_missed(
+    synapse: Synapse, house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("parley.surfaces.matrix.backfill._MOST", 20)
+    monkeypatch.setattr("parley.surfaces.matrix.backfill._AT_ONCE", 10)
+    async with an_agent(synapse, house) as agent, Person.on(synapse, name="Alice") as alice:
+        room = await meet(agent, alice)
+        await alice.send(room, "early")
+        await alice.wait_for_text(agent.user_id, "echo: early", room_id=room, seconds=40)
+        await agent.close()
+        for number in range(80):
+            await alice.send(room, f"late {number};")
+        await lose_place(house, "lost")
+        await agent.open()
+        await alice.wait_for_text(agent.user_id, "I missed the oldest", room_id=room, seconds=40)
+        await alice.wait_for_text(agent.user_id, "late 79;", room_id=room, seconds=40)
+        said = re.findall(r"late (\d+);", " ".join(house.words()))
+        assert said == [str(number) for number in range(80 - len(said), 80)]
+        assert 60 <= len(said) <= 75
+
+
+async def lose_place(house: House, how: str) -> None:
+    """The sync token is gone, or is one that the homeserver does not know."""
+
+    def change() -> None:
+        with closing(sqlite3.connect(house.profile.database_file)) as database, database:
+            if how == "lost":
+                changed = database.execute("DELETE FROM mark WHERE name LIKE 'matrix:%:since'")
+            else:
+                changed = database.execute(
+                    "UPDATE mark SET value = 'nonsense' WHERE name LIKE 'matrix:%:since'"
+                )
+            assert changed.rowcount == 1
+
+    await asyncio.to_thread(change)

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from parley.surfaces.matrix.connection import Connection, MatrixFault, part
 
-__all__ = ["fill_gap", "since_we_came"]
+__all__ = ["fill_gap", "sent_at", "since_we_came"]
 
 _log = logging.getLogger("parley.matrix")
 
@@ -17,9 +17,15 @@ _MOST: Final = 1_000
 
 
 async def fill_gap(
-    connection: Connection, room_id: str, *, since: str, before: str
-) -> list[dict[str, Any]]:
-    """The events after the sync token `since` and up to the token `before`, oldest first.
+    connection: Connection,
+    room_id: str,
+    *,
+    since: str | None,
+    before: str,
+    newer_than: float = 0.0,
+) -> tuple[list[dict[str, Any]], bool]:
+    """The events after the sync token `since` and up to the token `before`, oldest first; and
+    whether that is not all. Without a token, they go back to a time, as in `sent_at`.
 
     Where there are very many, the oldest of them are left out; so is all that was there before
     we came into the room.
@@ -27,7 +33,8 @@ async def fill_gap(
     found: list[dict[str, Any]] = []
     path, at = f"/v3/rooms/{part(room_id)}/messages", before
     while len(found) < _MOST:
-        query = {"dir": "b", "from": at, "to": since, "limit": str(_AT_ONCE)}
+        query = {"dir": "b", "from": at, "limit": str(_AT_ONCE)}
+        query |= {"to": since} if since is not None else {}
         try:
             told = await connection.call("GET", path, query=query)
         except MatrixFault as fault:
@@ -41,12 +48,20 @@ async def fill_gap(
         events = [each for each in chunk if isinstance(each, dict)]
         found.extend(events)
         came = any(_is_our_coming(each, connection.user_id) for each in events)
-        if came or not isinstance(end, str) or end == at:
+        is_old = bool(events) and sent_at(events[-1]) <= newer_than
+        if came or is_old or not isinstance(end, str) or end == at:
             break
         at = end
     else:
         _log.warning("gap_too_large", extra={"room": room_id, "taken": len(found)})
-    return found[::-1]
+        return found[::-1], True
+    return found[::-1], False
+
+
+def sent_at(event: Mapping[str, Any]) -> float:
+    """When its homeserver took it, in milliseconds."""
+    told = event.get("origin_server_ts")
+    return float(told) if isinstance(told, int | float) else 0.0
 
 
 def since_we_came(events: Sequence[dict[str, Any]], user_id: str) -> Sequence[dict[str, Any]]:

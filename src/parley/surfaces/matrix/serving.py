@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
+import time
 from collections.abc import Callable
 from contextlib import aclosing
 from pathlib import Path
@@ -20,6 +21,7 @@ from parley.storage.people import Chat
 from parley.surfaces.base import Unreachable
 from parley.surfaces.matrix.account import Account
 from parley.surfaces.matrix.allowed import Allowed
+from parley.surfaces.matrix.backfill import sent_at
 from parley.surfaces.matrix.connection import Connection
 from parley.surfaces.matrix.cross_signing import ensure_cross_signed
 from parley.surfaces.matrix.errands import Errands
@@ -46,6 +48,10 @@ _log = logging.getLogger("parley.matrix")
 
 _PAUSE: Final = 0.5
 _LONGEST_PAUSE: Final = 30.0
+_MISSED: Final = (
+    "So much was written here while I was away that I missed the oldest of it; what I have "
+    "not answered, please write again."
+)
 
 
 class Serving:
@@ -68,6 +74,9 @@ class Serving:
         self._door = door
         self._tell = tell
         self._mark = f"matrix:{account.user_id}:since"
+        self._seen_mark = f"matrix:{account.user_id}:seen"
+        self._seen: float | None = None
+        """When the last event was sent that was taken in, as the homeserver tells."""
         self._unsigned: str | None = None
         self._task: asyncio.Task[None] | None = None
         self.is_ready = False
@@ -141,7 +150,9 @@ class Serving:
 
     async def _begin(self) -> None:
         self._tell_fault()
-        await self._syncing.bootstrap(await self._door.mark(self._mark))
+        seen = await self._door.mark(self._seen_mark)
+        self._seen = float(seen) if seen else None
+        await self._syncing.bootstrap(await self._door.mark(self._mark), seen=self._seen)
         await self._unread.start()
         await self._invites.resume()
         await self._upgrades.resume()
@@ -159,7 +170,11 @@ class Serving:
         for room_id in {room_id for room_id, _ in batch.events}:
             await self._upgrades.settled(room_id)
         heard = await self._hearing.hear([*batch.events, *found.events])
-        marks = {**found.marks, self._mark: batch.since}
+        now = time.time() * 1000
+        latest = (min(sent_at(event), now) for _, event in (*batch.events, *batch.unread))
+        seen = max(latest, default=0.0 if self._seen is not None else now)
+        self._seen = max(seen, self._seen or 0.0)
+        marks = {**found.marks, self._mark: batch.since, self._seen_mark: f"{self._seen:.0f}"}
         plain = [each for each in heard if isinstance(each, Heard) and each.edits is None]
         changed = [each for each in heard if each not in plain]
         messages = [each.message for each in plain]
@@ -172,6 +187,8 @@ class Serving:
         else:
             await self._door.admit_all(messages, marks)
         self._unread.kept(found)
+        for room_id in filter(self._is_one_persons, batch.missed):
+            self._notice(room_id, _MISSED, f"missed {room_id} {batch.since}")
         for each in heard:
             if isinstance(each, Heard):
                 thread = each.message.source.thread_id
@@ -228,17 +245,21 @@ class Serving:
             f"I have answered {sender} many times in a row, so one of us may be talking to a bot. "
             "I do not answer them here until someone else writes."
         )
+        _log.warning("loop_stopped", extra={"room": room_id, "sender": sender})
+        self._notice(room_id, text, f"stopped {event_id}")
+
+    def _notice(self, room_id: str, text: str, name: str) -> None:
+        """Tell a room something, once for each name."""
         content = {"msgtype": "m.notice", "body": text, "m.mentions": {}, AGENT_KEY: {"v": 1}}
-        txn = "stopped-" + hashlib.sha256(event_id.encode()).hexdigest()[:32]
+        txn = hashlib.sha256(name.encode()).hexdigest()[:32]
 
         async def tell() -> None:
             await self._connection.send(room_id, "m.room.message", content, txn)
 
         async def failed(error: ParleyError) -> None:
-            _log.warning("stop_not_told", extra={"room": room_id, "reason": str(error)})
+            _log.warning("notice_not_sent", extra={"room": room_id, "reason": str(error)})
 
-        _log.warning("loop_stopped", extra={"room": room_id, "sender": sender})
-        self._notices.begin(f"{room_id} {sender}", tell, failed)
+        self._notices.begin(name, tell, failed)
 
     # ── out ──
 

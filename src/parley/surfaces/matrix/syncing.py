@@ -12,7 +12,7 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from parley.surfaces.matrix.backfill import fill_gap, since_we_came
+from parley.surfaces.matrix.backfill import fill_gap, sent_at, since_we_came
 from parley.surfaces.matrix.connection import Connection, MatrixFault
 from parley.surfaces.matrix.device_keys import KeysLost, upload_keys
 from parley.surfaces.matrix.receiving import hand_over, is_sealed, open_event
@@ -27,6 +27,7 @@ _TELL_AFTER: Final = 5.0
 _SHORTEST_PAUSE: Final = 1.0
 _LONGEST_PAUSE: Final = 30.0
 _SIGNED_OUT_PAUSE: Final = 60.0
+_CLOCKS_DIFFER: Final = 60_000.0
 _SIGNED_OUT: Final = frozenset({"M_UNKNOWN_TOKEN", "M_MISSING_TOKEN", "M_USER_DEACTIVATED"})
 _FILTER: Final = json.dumps(
     {
@@ -57,6 +58,8 @@ class Batch:
     left: Mapping[str, dict[str, Any] | None] = field(default_factory=dict)
     """Rooms that we are no longer in, each with the event that says why."""
     keys_arrived: bool = False
+    missed: frozenset[str] = frozenset()
+    """Rooms in which more was said than was fetched: the oldest of it is not in `events`."""
     first: bool = False
     """The first one after a start."""
 
@@ -88,6 +91,7 @@ class Syncing:
         self._tell: Callable[[str | None], None] = lambda _fault: None
         self._fault: str | None = None
         self._lost: str | None = None
+        self._seen: float | None = None
 
     def on_state(self, callback: Callable[[str | None], None]) -> None:
         """Called with a sentence when the homeserver is away, and with None when it is back."""
@@ -98,11 +102,13 @@ class Syncing:
         """Why nothing comes just now, or nothing that is encrypted."""
         return self._fault or self._lost
 
-    async def bootstrap(self, since: str | None) -> None:
+    async def bootstrap(self, since: str | None, *, seen: float | None = None) -> None:
         """Learn the state of all rooms; comes back when the homeserver has answered.
 
-        Without a token, what was said before is history: nothing of it is in the first batch.
+        Without a token, or with one that the homeserver does not know, all that was said after
+        the time `seen` is in the first batch. Without that too, what was said is history.
         """
+        self._seen = seen
         # The first answer may take long, and nobody shall think that all is well meanwhile.
         loop = asyncio.get_running_loop()
         slow = loop.call_later(_TELL_AFTER, self._say, "The homeserver has not answered yet.")
@@ -177,10 +183,14 @@ class Syncing:
         self._note_encrypted(timelines)
         rooms = answer.get("rooms", {})
         events: list[tuple[str, dict[str, Any]]] = []
-        for room_id, timeline in timelines.items() if since is not None else ():
+        missed = set[str]()
+        is_history = since is None and self._seen is None
+        for room_id, timeline in timelines.items() if not is_history else ():
             before = rooms["join"][room_id].get("timeline", {})
-            whole = await self._whole(room_id, timeline, before, since or "")
+            whole, cut = await self._whole(room_id, timeline, before, since)
             events.extend((room_id, event) for event in whole)
+            if cut:
+                missed.add(room_id)
         return Batch(
             since=answer["next_batch"],
             events=tuple(each for each in events if not is_sealed(each[1])),
@@ -188,6 +198,7 @@ class Syncing:
             invites=invites,
             left=self._leave(rooms.get("leave", {})),
             keys_arrived=keys_arrived,
+            missed=frozenset(missed),
             first=first,
         )
 
@@ -196,22 +207,27 @@ class Syncing:
         room_id: str,
         timeline: Sequence[dict[str, Any]],
         told: Mapping[str, Any],
-        since: str,
-    ) -> Sequence[dict[str, Any]]:
-        """The timeline with what is missing before it."""
-        us, earlier = self._connection.user_id, list[dict[str, Any]]()
+        since: str | None,
+    ) -> tuple[Sequence[dict[str, Any]], bool]:
+        """The timeline with what is missing before it, and whether that is not all."""
+        us, earlier, cut = self._connection.user_id, list[dict[str, Any]](), False
+        after = 0.0 if since is not None else (self._seen or 0.0) - _CLOCKS_DIFFER
         before = told.get("prev_batch")
         if told.get("limited") is True and isinstance(before, str):
             came = len(since_we_came(timeline, us)) < len(timeline)
-            if not came:
-                earlier = await fill_gap(self._connection, room_id, since=since, before=before)
+            is_old = bool(timeline) and sent_at(timeline[0]) <= after
+            if not came and not is_old:
+                earlier, cut = await fill_gap(
+                    self._connection, room_id, since=since, before=before, newer_than=after
+                )
         nio, known = self._connection.nio, {event.get("event_id") for event in timeline}
         opened = [
             open_event(nio, room_id, event)
             for event in earlier
             if event.get("event_id") not in known
         ]
-        return since_we_came([*opened, *timeline], us)
+        whole = since_we_came([*opened, *timeline], us)
+        return [event for event in whole if since is not None or sent_at(event) > after], cut
 
     # ── rooms ──
 
