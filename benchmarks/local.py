@@ -43,7 +43,7 @@ from parley.storage.contract import Delivery
 from parley.storage.memory import person_place
 from parley.storage.sqlite import SqliteStore
 
-__all__ = ["Judged", "run_tasks"]
+__all__ = ["Judged", "Person", "run_tasks"]
 
 _ANSWERED_WITHIN = 600.0
 _LEAST_RIGHT = 85
@@ -92,7 +92,7 @@ class _WatchedAgent(AgentBackend):
                 yield event
 
 
-class _Person(Bystander):
+class Person(Bystander):
     """Whoever gives the tasks. They allow every command: without a sandbox they are asked."""
 
     platform = "bystander"
@@ -120,11 +120,11 @@ class _Person(Bystander):
         assert self._door is not None
         await self._door.admit(InboundMessage(source, "/yes", event_id=f"yes-{number}"))
 
-    async def say(self, who: str, text: str, number: str) -> str:
+    async def say(self, who: str, text: str, number: str, *, user: str | None = None) -> str:
         assert self._door is not None
         reply: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._texts[number] = reply
-        source = SessionSource(self.platform, chat_id=who, user_id=who)
+        source = SessionSource(self.platform, chat_id=who, user_id=user or who)
         await self._door.admit(InboundMessage(source, text, event_id=number))
         async with asyncio.timeout(_ANSWERED_WITHIN):
             return await reply
@@ -138,7 +138,7 @@ async def run_tasks(
         profile = Profile(DEFAULT_PROFILE, Path(folder))
         config = {
             "local": {"weights": weights},
-            "access": {"owners": [f"{_Person.platform}:{task.name}" for task in tasks]},
+            "access": {"owners": [f"{Person.platform}:{task.name}" for task in tasks]},
             **({} if prompt == "auto" else {"agent": {"prompt": prompt}}),
             "memory": {"learn": False},  # housekeeping would take processor time from a task
             "plan": {"tokens": None},
@@ -147,7 +147,7 @@ async def run_tasks(
         with profile_scope(profile):
             backend = _WatchedAgent(profile, load_settings(profile), secret=lambda _: None)
             backend.watch = _Watch()
-            person = _Person()
+            person = Person()
             async with gateway_here(profile, backend=backend, surface=person) as here:
                 await person.say("first", "Say ok.", "first")  # loads the weights
                 judged = []
@@ -159,7 +159,7 @@ async def run_tasks(
 
 
 async def _judge(
-    task: LocalTask, profile: Profile, store: SqliteStore, person: _Person, watch: _Watch
+    task: LocalTask, profile: Profile, store: SqliteStore, person: Person, watch: _Watch
 ) -> Judged:
     shutil.rmtree(profile.workspace, ignore_errors=True)
     profile.workspace.mkdir(parents=True)
@@ -179,7 +179,7 @@ async def _judge(
         jobs=[Job(each.next_at, each.job.message.text) for each in await store.jobs(watch.key)],
         memory=[
             fact.text
-            for fact in await store.facts([person_place(f"{_Person.platform}:{task.name}")])
+            for fact in await store.facts([person_place(f"{Person.platform}:{task.name}")])
         ],
         began=began,
     )

@@ -106,6 +106,7 @@ class Scene:
         self.commits: list[Commit] = []
         self.learns = True
         self.alone = False
+        self.lean = False
         self.place: Callable[[Tended], str] = lambda session: person_place(session.person)
         self.build_error: dict[str, Exception] = {}
         self._consolidators: list[MemoryConsolidator] = []
@@ -144,7 +145,9 @@ class Scene:
         if session.key in self.build_error:
             raise self.build_error[session.key]
         summary = f"\n\nEarlier:\n{session.summary}" if session.summary else ""
-        return Prompt(SYSTEM + summary, mend(history), learns=self.learns, alone=self.alone)
+        return Prompt(
+            SYSTEM + summary, mend(history), learns=self.learns, alone=self.alone, lean=self.lean
+        )
 
     def asked_in_a_turn(self, history: Sequence[ChatMessage], text: str) -> ModelRequest:
         """The conversation's own next request."""

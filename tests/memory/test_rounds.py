@@ -265,6 +265,10 @@ async def test_after_three_failures_the_part_is_put_away_and_facts_are_taken_lat
     commit = await scene.consolidator().maybe_consolidate_by_tokens_async(session)
     assert commit is not None
     assert commit.kind == "archived"
+    assert ("it said: " in commit.note) is any(isinstance(each, str) and each for each in script)
+    assert len(set(map(task_of, scene.model.requests))) == len(scene.model.requests) or (
+        any(isinstance(each, Exception) for each in script)  # then the very same may be asked
+    )
     put_away = await scene.session()
     assert put_away.window_start == put_away.seen.folded > 0
     assert put_away.seen.learned == session.seen.learned
@@ -456,3 +460,34 @@ async def test_a_question_and_its_answer_fit_the_window_together(scene: Scene) -
         assert request.max_output_tokens is not None
         asked = tokens_of(request, estimate_tokens)
         assert asked + request.max_output_tokens <= scene.model.context_window
+
+
+async def test_a_small_model_is_asked_in_short_requests_of_their_own(scene: Scene) -> None:
+    scene.lean = True
+
+    def answer(request: ModelRequest) -> str:
+        if request.system.startswith("You check"):
+            return '{"answer": "yes"}'
+        if request.system.startswith("You summarize"):
+            return '{"summary": "- They talked about many things."}'
+        return '{"facts": [{"text": "They have a sister named Ida.", "source": 1}]}'
+
+    scene.model.script = (answer,)
+    session = await scene.talk("I have a sister named Ida.")
+    await scene.consolidator().tend(session)
+    assert await scene.texts() == ["They have a sister named Ida."]
+    assert all(request.tools == () for request in scene.model.requests)
+    assert all(request.wishes.response_format for request in scene.model.requests)
+
+
+async def test_a_small_models_retries_differ_and_what_it_said_is_logged(scene: Scene) -> None:
+    scene.lean = True
+    scene.model.script = ("Sure, here you are!",)
+    session = await scene.talk("I have a sister named Ida.")
+    await scene.consolidator().tend(session)
+    (commit,) = scene.commits
+    assert commit.kind == "archived"
+    assert commit.note.endswith("it said: Sure, here you are!")
+    asked = [task_of(request) for request in scene.model.requests]
+    assert len(asked) == 3
+    assert len(set(asked)) == 3

@@ -137,6 +137,7 @@ class AgentBackend:
             tools=specs_for(begins.provider, begins.tools, standing.request),
             learns=tends.offers_tools,
             alone=is_local(self._settings, who[0]),
+            lean=self._is_lean(tends),
         )
 
     def _begin(self, standing: Standing) -> _Beginning:

@@ -130,6 +130,8 @@ class Prefix:
     tools: tuple[ToolSpec, ...]
     learns: bool
     alone: bool
+    lean: bool = False
+    """A small model: it is asked for facts and summaries in short requests of their own."""
 
 
 class ModelMenu(Protocol):

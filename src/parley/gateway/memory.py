@@ -218,6 +218,7 @@ class Remembering:
             provider=prefix.provider,
             learns=prefix.learns and not await self._is_used_up(session),
             alone=prefix.alone,
+            lean=prefix.lean,
         )
 
     async def _is_used_up(self, session: Tended) -> bool:

@@ -49,6 +49,8 @@ class Prompt:
     provider: Provider | None = None
     learns: bool = True
     alone: bool = False
+    lean: bool = False
+    """A small model: it is asked in short requests of their own, without all of this."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,8 +132,11 @@ it, and nothing that a person asked to forget. {so_far}"""
 _IN_PROMPT = "Keep what still matters of an earlier summary."
 
 
-def task_text(task: Task, *, excerpt: int = 100) -> str:
-    """The last message. `excerpt` is how much of each message is shown beside its number."""
+def task_text(task: Task, *, excerpt: int = 100, wrong: str = "") -> str:
+    """The last message. `excerpt` is how much of each message is shown beside its number.
+
+    `wrong` is why an earlier answer to it could not be used.
+    """
     parts = [_BEGIN, _FORM.format(summary=', "summary": "…"' if task.fold else "")]
     parts.append(_FACTS if task.said else _NO_FACTS)
     if task.fold:
@@ -146,6 +151,8 @@ def task_text(task: Task, *, excerpt: int = 100) -> str:
         several = len({line.person for line in task.said}) > 1
         said = (_index_line(line, several=several, excerpt=excerpt) for line in task.said)
         parts.append("\n".join(("Messages that facts may come from, by number:", *said)))
+    if wrong:
+        parts.append(f"Your last answer could not be used: {wrong}. Mind the form this time.")
     return "\n\n".join(parts)
 
 

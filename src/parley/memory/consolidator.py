@@ -111,6 +111,7 @@ class MemoryConsolidator:
         self._waiting = 0
         self._tended = 0
         self._trouble: str | None = None
+        self._unread: str | None = None
 
     # ── life ──
 
@@ -138,7 +139,7 @@ class MemoryConsolidator:
             waiting=self._waiting,
             running=len(self._works.ids),
             failing=len(self._faults),
-            last_fault=self._faults.last or self._trouble,
+            last_fault=self._faults.last or self._trouble or self._unread,
             tended=self._tended,
         )
 
@@ -277,6 +278,8 @@ class MemoryConsolidator:
                 raise _StepAside
 
         commit = await run_round(self._means, session, wanted=wanted, aim=work.aim, told=told)
+        if commit is not None:
+            self._unread = commit.note if "; it said: " in commit.note else None
         if commit is not None and commit.id and self._on_commit is not None:
             self._on_commit(commit)
         return commit

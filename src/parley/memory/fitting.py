@@ -67,15 +67,20 @@ class Fitting:
         self._estimate = estimate
         self._reply = budget.reply
         self._known = 0
+        self._wrong = ""
         self.fixed_tokens = tokens_of(request_of(prompt, tools, ""), estimate)
         """Of a prompt without any history."""
 
-    async def asked(self, part: Part, facts: Sequence[Fact], window: int) -> Asked | None:
+    async def asked(
+        self, part: Part, facts: Sequence[Fact], window: int, *, wrong: str = ""
+    ) -> Asked | None:
         """About the largest beginning of the part that can be; None: not even a turn can.
 
         With all that stands before it, when that fits: then a provider has it in its cache. Where
-        room is short, the model is told of fewer facts that are known.
+        room is short, the model is told of fewer facts that are known. `wrong`: why its last
+        answer could not be used.
         """
+        self._wrong = wrong
         limit = window - Budget.of(window).reply
         for characters in (min(6_000, limit // 2), limit // 8, 0):
             self._known = characters
@@ -130,7 +135,7 @@ class Fitting:
             summary=_missing(self._summary, prompt),
             words=self._words,
         )
-        request = request_of(prompt, self._tools, task_text(task))
+        request = request_of(prompt, self._tools, task_text(task, wrong=self._wrong))
         # A provider's own limit for answers may be as large as the window.
         request = replace(request, max_output_tokens=self._reply)
         return Asked(request, task, lines, tokens_of(request, self._estimate))

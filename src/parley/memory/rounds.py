@@ -11,18 +11,22 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final, Literal, TypeAlias
 
-from parley.agent.providers.base import ModelReply, Provider, ProviderError
+from parley.agent.foreign import one_line
+from parley.agent.providers.base import ModelReply, ModelRequest, Provider, ProviderError
 from parley.agent.tokens import estimate_tokens
 from parley.memory.answer import Answer, read_answer
 from parley.memory.archiving import with_archived
-from parley.memory.asking import Prompt, said_by_people
+from parley.memory.asking import Prompt, Task, known_facts, said_by_people, tokens_of
 from parley.memory.cutting import Budget, Estimate, chunks, fold_point, newest_from
 from parley.memory.fitting import Asked, Fitting, Part
+from parley.memory.lean_extraction import LeanExtraction
 from parley.memory.replies import reply_of
+from parley.memory.secrets import without_secrets
 from parley.protocol import ChatMessage, ParleyError, ToolSpec, Usage
 from parley.storage.memory import (
     Commit,
     Consolidation,
+    Fact,
     Fold,
     Line,
     MemoryStore,
@@ -40,6 +44,10 @@ _TRIES: Final = 3
 _LATER: Final = frozenset({"auth", "unreachable", "timeout", "rate_limited", "overloaded"})
 _LEAST_WORDS: Final = 12  # characters: less is a greeting, and not worth a model call
 _KEPT_TURNS: Final = 2
+_AGAIN: Final = ", and so was the one before it: begin with { and end with }"
+_LEAN_TOKENS: Final = 1_500  # a small model loses what stands in a long list
+_LEAN_WORDS: Final = 150
+_LONGEST_SAID: Final = 200
 
 
 @dataclass(slots=True)
@@ -129,6 +137,7 @@ class _Round:
         )
         self._usage: list[Usage] = []
         self._wanted: Wanted = "all"
+        self._said_last = ""
 
     # ── what is due ──
 
@@ -195,24 +204,30 @@ class _Round:
         if not part.asks:
             return await self._put_away(part, part.lines)
         facts = await self._means.sessions.facts([self._place]) if part.said else []
+        if self._prompt.lean:
+            return await self._make_lean(part, facts)
         failed: ProviderError | None = None
         asked: Asked | None = None
-        smaller = 0
-        for _ in range(_TRIES):
-            fitted = await self._fitting.asked(part, facts, self._budget.window >> smaller)
+        smaller, wrong, said = 0, "", ""
+        for attempt in range(_TRIES):
+            window = self._budget.window >> smaller
+            fitted = await self._fitting.asked(part, facts, window, wrong=wrong)
             if fitted is None:
                 break
             asked = fitted
             if part.keep_from is None and not asked.task.said:
                 return await self._store(part, asked, Answer())
             try:
-                found = read_answer(await self._reply(asked), asked.task)
+                reply = await self._reply(asked)
+                found = read_answer(reply, asked.task)
             except ProviderError as error:
                 failed = error
                 smaller += error.kind == "too_long"
                 continue
             if isinstance(found, Answer):
                 return await self._store(part, asked, found)
+            # The same question would get the same answer.
+            wrong, said = f"{found.reason}{_AGAIN if attempt else ''}", reply.text or said
         if failed is not None and (part.keep_from is None or _is_for_later(failed)):
             if self._in_prompt(part):
                 return await self._cut(part, failed)
@@ -221,7 +236,44 @@ class _Round:
             return await self._put_away(
                 part, chunks(part.lines, self._budget.tokens, self._estimate)[0]
             )
-        return await self._put_away(part, asked.lines)
+        return await self._put_away(part, asked.lines, said=said)
+
+    async def _make_lean(self, part: Part, facts: Sequence[Fact]) -> Commit | None:
+        """The same of a small model: a summary, or facts, each by a request of its own.
+
+        What is folded is learned from afterwards, so that one answer is about one thing.
+        """
+        asks = LeanExtraction(self._ask)
+        is_fold = part.keep_from is not None
+        wrong, said = "", ""
+        for attempt in range(_TRIES):
+            most = min(self._budget.tokens // 2, _LEAN_TOKENS) >> attempt
+            lines = chunks(part.lines, most, self._estimate)[0]
+            people = tuple(line for line in lines if line.id in part.said)
+            task = Task(
+                said=() if is_fold else people,
+                known=known_facts(facts, people),
+                fold=is_fold,
+                summary=self._session.summary,
+                words=_LEAN_WORDS,
+            )
+            if is_fold:
+                found = await asks.summary(task, lines, wrong=wrong)
+            elif people:
+                found = await asks.facts(task, wrong=wrong)
+            else:
+                found = Answer()
+            if isinstance(found, Answer):
+                if not is_fold:
+                    return await self._consolidate(
+                        "learned", lines, learned=_last(lines), answer=found
+                    )
+                fold = Fold(_next_id(part, lines), found.summary)
+                learned = self._session.seen.learned
+                return await self._consolidate("folded", lines, learned=learned, fold=fold)
+            wrong = f"{found.reason}{_AGAIN if attempt else ''}"
+            said = self._said_last or said
+        return await self._put_away(part, lines, said=said)
 
     def _in_prompt(self, part: Part) -> bool:
         """Whether it is folded out of prompts that it still stands in, and must leave."""
@@ -259,17 +311,25 @@ class _Round:
 
     # ── the model ──
 
+    async def _ask(self, request: ModelRequest) -> ModelReply:
+        reply = await self._reply_to(request, tokens_of(request, self._estimate))
+        self._said_last = reply.text
+        return reply
+
     async def _reply(self, asked: Asked) -> ModelReply:
+        return await self._reply_to(asked.request, asked.tokens)
+
+    async def _reply_to(self, request: ModelRequest, tokens: int) -> ModelReply:
         provider = self._provider
         if self._means.may_spend is not None:
-            sentence = await self._means.may_spend(self._session, provider, asked.tokens)
+            sentence = await self._means.may_spend(self._session, provider, tokens)
             if sentence is not None:
                 raise NotNow(sentence)
-        reply = await reply_of(provider, asked.request)
+        reply = await reply_of(provider, request)
         usage = reply.usage
         if usage.input_tokens + usage.output_tokens == 0:  # some servers tell no numbers
             said = self._estimate(ChatMessage("assistant", reply.text).size)
-            usage = replace(usage, input_tokens=asked.tokens, output_tokens=said)
+            usage = replace(usage, input_tokens=tokens, output_tokens=said)
         self._usage.append(usage if self._means.priced is None else self._means.priced(usage))
         return reply
 
@@ -287,15 +347,24 @@ class _Round:
             answer=answer,
         )
 
-    async def _put_away(self, part: Part, lines: Sequence[Line]) -> Commit | None:
-        """As it is: the transcript has it. From what is folded so, facts can be taken later."""
+    async def _put_away(
+        self, part: Part, lines: Sequence[Line], *, said: str = ""
+    ) -> Commit | None:
+        """As it is: the transcript has it. From what is folded so, facts can be taken later.
+
+        What the model `said` instead goes into the log, shortened, for whoever runs it.
+        """
+        note = None
+        if said.strip():
+            shown = one_line(without_secrets(said), _LONGEST_SAID)
+            note = f"{_note('archived', len(lines))}; it said: {shown}"
         if part.keep_from is None:
             kind: Literal["learned", "archived"] = "archived" if part.asks else "learned"
-            return await self._consolidate(kind, lines, learned=_last(lines))
+            return await self._consolidate(kind, lines, learned=_last(lines), note=note)
         summary = with_archived(self._session.summary, lines)
         fold = Fold(_next_id(part, lines), summary)
         return await self._consolidate(
-            "archived", lines, learned=self._session.seen.learned, fold=fold
+            "archived", lines, learned=self._session.seen.learned, fold=fold, note=note
         )
 
     async def _consolidate(
