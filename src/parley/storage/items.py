@@ -7,9 +7,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-__all__ = ["ItemBody", "ItemPage", "ItemStore", "ResponseItems", "instructs"]
+from parley.protocol import ChatMessage, SessionSource
+
+if TYPE_CHECKING:
+    from parley.storage.contract import RequestRecord
+
+__all__ = [
+    "ConversationChange",
+    "ConversationRecord",
+    "ItemBody",
+    "ItemPage",
+    "ItemStore",
+    "ResponseItems",
+    "instructs",
+]
 
 ItemBody = Mapping[str, Any]
 """An item as a program gets it; its `id` is in it."""
@@ -40,6 +53,30 @@ class ItemPage:
     more: bool
 
 
+@dataclass(frozen=True, slots=True)
+class ConversationRecord:
+    """A conversation that a program made. What is said in it is said in its lane."""
+
+    id: str
+    owner: str
+    lane: str
+    metadata: Mapping[str, str]
+    created_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class ConversationChange:
+    """Items of a conversation, and the messages that they are in its transcript.
+
+    `done` is what is kept of the request for it, when it has an idempotency key.
+    """
+
+    items: Sequence[ItemBody]
+    messages: tuple[ChatMessage, ...]
+    source: SessionSource
+    done: RequestRecord | None = None
+
+
 class ItemStore(Protocol):
     """The part of the store that keeps items."""
 
@@ -56,3 +93,35 @@ class ItemStore(Protocol):
         after: str | None = None,
     ) -> ItemPage | None:
         """What a response was given, or what is in a conversation; None without an item `after`."""
+
+    async def create_conversation(
+        self, record: ConversationRecord, change: ConversationChange
+    ) -> RequestRecord | None:
+        """Store it with its first items; or what was done before under the same key."""
+
+    async def conversation(self, id: str) -> ConversationRecord | None: ...
+    async def note_conversation(self, id: str, metadata: Mapping[str, str]) -> bool:
+        """Replace its metadata; False when it is not there."""
+
+    async def delete_conversation(self, record: ConversationRecord) -> bool:
+        """Remove it with all that was said in it; False while a turn runs there."""
+
+    async def add_conversation_items(
+        self, record: ConversationRecord, change: ConversationChange, *, most: int
+    ) -> RequestRecord | bool:
+        """Append to it; False when it would have more than `most` items.
+
+        Or what was done before under the same key.
+        """
+
+    async def conversation_item(self, conversation: str, id: str) -> ItemBody | None: ...
+    async def conversation_instructions(self, conversation: str) -> list[ItemBody]:
+        """The items that say how to answer in it, oldest first."""
+
+    async def remove_conversation_item(
+        self, record: ConversationRecord, id: str, left: ConversationChange
+    ) -> bool | None:
+        """Remove an item; the conversation goes on with what is `left`.
+
+        False while a turn runs there; None when it is not as it was seen.
+        """

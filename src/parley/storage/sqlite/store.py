@@ -49,6 +49,7 @@ from parley.storage.sqlite import (
     sessions,
 )
 from parley.storage.sqlite.arrivals import accept
+from parley.storage.sqlite.conversation_store import SqliteConversations
 from parley.storage.sqlite.engine import Engine
 from parley.storage.sqlite.hands import SqliteHands
 from parley.storage.sqlite.items import SqliteItems
@@ -62,7 +63,7 @@ __all__ = ["SqliteStore"]
 _PATIENCE = 1.0
 
 
-class SqliteStore(SqliteHands, SqlitePeople, SqliteMemory, SqliteItems):
+class SqliteStore(SqliteHands, SqlitePeople, SqliteMemory, SqliteItems, SqliteConversations):
     """One profile's rows in one file. Make it with `open`."""
 
     def __init__(self, engine: Engine, *, rate_limit: RateLimit | None = None) -> None:

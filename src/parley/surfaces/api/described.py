@@ -25,6 +25,7 @@ class More:
 
 _HELLO: Final = {"model": "parley", "input": "Hello!"}
 _TALKS: Final = ("Session", "SessionKey", "IdempotencyKey")
+_ONCE: Final = ("IdempotencyKey",)
 _PAGED: Final = ("Limit", "Order", "AfterItem")
 _FAILS: Final = (404, 409, 422, 502, 504)
 _CHAT_STREAM: Final = (
@@ -58,6 +59,26 @@ MORE: Final[dict[tuple[str, str], More]] = {
     ("GET", "/v1/responses/{id}/input_items"): More("Responses", "ItemList", (404,), _PAGED),
     ("POST", "/v1/responses/{id}/cancel"): More("Responses", "Response", (404,)),
     ("DELETE", "/v1/responses/{id}"): More("Responses", "ResponseDeleted", (404,)),
+    ("POST", "/v1/conversations"): More(
+        "Conversations", "Conversation", (404, 409), _ONCE, example={"metadata": {"topic": "demo"}}
+    ),
+    ("GET", "/v1/conversations/{id}"): More("Conversations", "Conversation", (404,)),
+    ("POST", "/v1/conversations/{id}"): More(
+        "Conversations", "Conversation", (404,), example={"metadata": {"topic": "demo"}}
+    ),
+    ("DELETE", "/v1/conversations/{id}"): More("Conversations", "ConversationDeleted", (404, 409)),
+    ("GET", "/v1/conversations/{id}/items"): More("Conversations", "ItemList", (404,), _PAGED),
+    ("POST", "/v1/conversations/{id}/items"): More(
+        "Conversations",
+        "ItemList",
+        (404, 409),
+        _ONCE,
+        example={"items": [{"role": "user", "content": "Hello!"}]},
+    ),
+    ("GET", "/v1/conversations/{id}/items/{item}"): More("Conversations", "Item", (404,)),
+    ("DELETE", "/v1/conversations/{id}/items/{item}"): More(
+        "Conversations", "Conversation", (404, 409)
+    ),
     ("POST", "/v1/runs"): More("Runs", "Run", (404, 409), _TALKS, example=_HELLO),
     ("GET", "/v1/runs/{id}"): More("Runs", "Run", (404,)),
     ("GET", "/v1/runs/{id}/events"): More(
@@ -194,4 +215,5 @@ IN_PATH: Final[dict[str, tuple[str, Schema]]] = {
     "profile": ("The profile.", {"type": "string", "pattern": "^[a-z0-9][a-z0-9-]{0,31}$"}),
     "model": ("The name of a profile.", {"type": "string", "minLength": 1}),
     "id": ("As it was given out.", {"type": "string", "minLength": 1}),
+    "item": ("The id of the item.", {"type": "string", "minLength": 1}),
 }

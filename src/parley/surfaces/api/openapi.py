@@ -29,6 +29,7 @@ _ABOUT: Final = (
 _TAGS: Final = {
     "Chat": "One answer to a conversation.",
     "Responses": "Answers that are kept, and can be gone on from.",
+    "Conversations": "Where responses are kept together, item by item.",
     "Runs": "Work that goes on without its client, and after a restart.",
     "Models": "Who can be asked, and for what.",
     "Server": "How the server is, and what it offers.",

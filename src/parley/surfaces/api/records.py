@@ -21,15 +21,24 @@ from parley.surfaces.api.errors import ApiError
 from parley.surfaces.api.scribe import Line, Scribe
 from parley.surfaces.api.wire.response_log import ending_line
 
-__all__ = ["BACKGROUND", "Ended", "Kind", "Records", "fingerprint_of", "new_record", "reply_in"]
+__all__ = [
+    "BACKGROUND",
+    "Ended",
+    "Kind",
+    "Records",
+    "check_same",
+    "fingerprint_of",
+    "new_record",
+    "reply_in",
+]
 
-Kind = Literal["run", "response", "chat"]
+Kind = Literal["run", "response", "chat", "conversation"]
 
 BACKGROUND: Final = "resp_bg_"
 """How the ids of responses in the background begin: what happens in them is logged."""
 
 _DAY: Final = 86_400.0
-_KEPT: Final = {"run": 30 * _DAY, "response": 30 * _DAY, "chat": _DAY}
+_KEPT: Final = {"run": 30 * _DAY, "response": 30 * _DAY, "chat": _DAY, "conversation": _DAY}
 _PAGE: Final = 200
 _ENDED: Final = frozenset({"done", "failed", "stopped"})
 
@@ -52,6 +61,16 @@ def fingerprint_of(route: str, session: str | None, body: Mapping[str, Any]) -> 
     same = {name: body[name] for name in body if name not in {"stream", "stream_options"}}
     text = json.dumps([route, session, same], sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
+
+
+def check_same(kept: RequestRecord, asked: RequestRecord) -> None:
+    """Raise unless what is kept under an idempotency key asked for the same."""
+    if kept.fingerprint != asked.fingerprint:
+        raise ApiError.conflict(
+            "This Idempotency-Key came with another request before; take a new key.",
+            param="Idempotency-Key",
+            code="idempotency_key_reused",
+        )
 
 
 def new_record(
@@ -121,12 +140,7 @@ class Records:
         if is_new:
             return None
         self._drop(record.id)
-        if kept.fingerprint != record.fingerprint:
-            raise ApiError.conflict(
-                "This Idempotency-Key came with another request before; take a new key.",
-                param="Idempotency-Key",
-                code="idempotency_key_reused",
-            )
+        check_same(kept, record)
         return kept
 
     async def keep(self, record: RequestRecord, result: Mapping[str, Any]) -> Mapping[str, Any]:

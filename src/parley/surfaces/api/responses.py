@@ -24,6 +24,7 @@ from parley.surfaces.api.asks import Ask, Happening, first_word, reply_of
 from parley.surfaces.api.background import follow, is_background, progress_of
 from parley.surfaces.api.body import read_json
 from parley.surfaces.api.callers import Caller
+from parley.surfaces.api.conversations import find_conversation
 from parley.surfaces.api.desk import Desk
 from parley.surfaces.api.errors import ApiError, failed_to_error
 from parley.surfaces.api.items import (
@@ -45,6 +46,7 @@ from parley.surfaces.api.records import (
 from parley.surfaces.api.stream import EventStream
 from parley.surfaces.api.talk import Talk
 from parley.surfaces.api.wire.content import attachments_keeper
+from parley.surfaces.api.wire.conversations import instructions_in
 from parley.surfaces.api.wire.ids import new_id
 from parley.surfaces.api.wire.items import item_list
 from parley.surfaces.api.wire.response_log import response_in
@@ -78,7 +80,8 @@ async def create(desk: Desk, request: web.Request, caller: Caller) -> web.Stream
     model, before = body.get("model"), body.get("previous_response_id")
     talk = desk.talk(request, caller, model if isinstance(model, str) else None)
     if not isinstance(before, str):
-        return await _create(desk, request, talk, body)
+        named = await _in_conversation(talk, body.get("conversation"))
+        return await _create(desk, request, talk, body, named)
     # In the background until its turn begins nothing would keep another from going on there too.
     apart = body.get("background") is True
     place = await go_on_from(desk, talk, before, apart=apart)
@@ -102,14 +105,11 @@ async def _create(
     continued = not talk.is_new or bool(earlier)
     whole = await resolve_references(talk.door.rows, talk.caller.owner, body)
     parsed = await desk.read(request, lambda: read_response(whole, keep, continued=continued))
-    if parsed.conversation is not None:
-        raise ApiError.not_found(
-            "There is no such conversation for this key.", param="conversation"
-        )
     key = desk.idempotency_key(request)
     kind = BACKGROUND.removesuffix("_") if parsed.background else "resp"
     lasting = key is not None or parsed.background
-    asked = talk.request(kind, parsed, lasting=lasting, earlier=earlier)
+    told = replace(parsed, instructions=_joined(place, parsed.instructions))
+    asked = talk.request(kind, told, lasting=lasting, earlier=earlier)
     message = talk.message(asked, parsed.text)
     echo = response_object(asked.id, int(time.time()), talk.model, parsed, status="in_progress")
     record = new_record(
@@ -124,6 +124,7 @@ async def _create(
             "echo": echo,
             "input": parsed.items,
             "background": parsed.background,
+            "conversation": parsed.conversation,
         },
         key=key,
         fingerprint=fingerprint_of("response", asked_in.named_session, body) if key else None,
@@ -221,7 +222,7 @@ async def delete(desk: Desk, request: web.Request, caller: Caller) -> web.Respon
     rows = records.door.rows
     now = await rows.session_of(record.lane)
     # What was said in it goes too, unless others go on from there.
-    alone = now is not None and now.turns == 1
+    alone = now is not None and now.turns == 1 and not record.body.get("conversation")
     if now is not None and alone and now.id == (record.result or {})[_PLACE]["session"]:
         await rows.delete_session(now.id)
     return web.json_response({"id": record.id, "object": "response", "deleted": True})
@@ -245,6 +246,28 @@ class Place:
 
     talk: Talk
     earlier: tuple[ChatMessage, ...] = ()
+    instructions: str = ""
+
+
+async def _in_conversation(talk: Talk, named: object) -> Place | None:
+    """The place in the conversation that a request names; None when it names none."""
+    id = named.get("id") if isinstance(named, dict) else named
+    if not isinstance(id, str):
+        return None
+    found = await find_conversation(talk.door, talk.caller, id)
+    if found is None:
+        raise ApiError.not_found(
+            f"There is no such conversation with {talk.model} for this key.",
+            param="conversation",
+            code="conversation_not_found",
+        )
+    how = instructions_in(await talk.door.rows.conversation_instructions(id))
+    return Place(replace(talk, session=id, is_new=False), instructions=how)
+
+
+def _joined(place: Place | None, instructions: str) -> str:
+    standing = "" if place is None else place.instructions
+    return "\n\n".join(text for text in (standing, instructions) if text)
 
 
 async def go_on_from(desk: Desk, talk: Talk, previous: str, *, apart: bool = False) -> Place:
@@ -333,7 +356,8 @@ class _Reply:
     async def _keep(self, ask: Ask, made: dict[str, Any]) -> Mapping[str, Any]:
         """Store it before it is told, if it is to be stored."""
         talk, record, desk = self.way.talk, self.record, self.way.desk
-        if not self.parsed.store and record.key is None:
+        is_kept = self.parsed.store or self.parsed.conversation is not None
+        if not is_kept and record.key is None:
             return made
         now = await talk.door.rows.session_of(record.lane)
         place: dict[str, Any] = {"turn": ask.turn}

@@ -9,9 +9,14 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel
 
 from parley.profiles import PROFILE_NAME
-from parley.surfaces.api import chat, meta, page, responses, runs
+from parley.surfaces.api import chat, conversations, meta, page, responses, runs
 from parley.surfaces.api.errors import ApiError
 from parley.surfaces.api.wire.chat_in import ChatCompletionRequest
+from parley.surfaces.api.wire.conversations import (
+    ConversationItemsRequest,
+    ConversationRequest,
+    ConversationUpdate,
+)
 from parley.surfaces.api.wire.errors import BadRequest
 from parley.surfaces.api.wire.responses_in import ResponseRequest
 from parley.surfaces.api.wire.runs import ApprovalRequest, RunRequest
@@ -80,6 +85,59 @@ ROUTES: tuple[Route, ...] = (
         "/v1/responses/{id}/cancel",
         responses.cancel,
         "Stop a response in the background.",
+        ("chat",),
+    ),
+    Route(
+        "POST",
+        "/v1/conversations",
+        conversations.create,
+        "Make a conversation.",
+        ("chat",),
+        ConversationRequest,
+    ),
+    Route("GET", "/v1/conversations/{id}", conversations.show, "A conversation.", ("chat",)),
+    Route(
+        "POST",
+        "/v1/conversations/{id}",
+        conversations.update,
+        "Change the notes on a conversation.",
+        ("chat",),
+        ConversationUpdate,
+    ),
+    Route(
+        "DELETE",
+        "/v1/conversations/{id}",
+        conversations.delete,
+        "Forget a conversation, and all that was said in it.",
+        ("chat",),
+    ),
+    Route(
+        "GET",
+        "/v1/conversations/{id}/items",
+        conversations.list_items,
+        "What is in a conversation, item by item.",
+        ("chat",),
+    ),
+    Route(
+        "POST",
+        "/v1/conversations/{id}/items",
+        conversations.add_items,
+        "Add items to a conversation.",
+        ("chat",),
+        ConversationItemsRequest,
+    ),
+    Route(
+        "GET",
+        "/v1/conversations/{id}/items/{item}",
+        conversations.show_item,
+        "An item of a conversation.",
+        ("chat",),
+    ),
+    Route(
+        "DELETE",
+        "/v1/conversations/{id}/items/{item}",
+        conversations.delete_item,
+        "Take an item out of a conversation.",
         ("chat",),
     ),
     Route(

@@ -197,6 +197,19 @@ _RESPONSES: Final[dict[str, Schema]] = {
         "What a conversation is made of: a message, a call, or what the call gave.",
         {"id": _TEXT, "type": _TEXT},
     ),
+    "Conversation": _object(
+        "Where responses are kept together.",
+        {
+            "id": _TEXT,
+            "object": {"const": "conversation"},
+            "created_at": _TIME,
+            "metadata": _NOTES,
+        },
+    ),
+    "ConversationDeleted": _object(
+        "It is gone.",
+        {"id": _TEXT, "object": {"const": "conversation.deleted"}, "deleted": {"const": True}},
+    ),
     "ItemList": _object(
         "One page of items.",
         {

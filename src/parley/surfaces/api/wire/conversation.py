@@ -122,6 +122,10 @@ class Conversation:
             raise BadRequest(
                 f"The last of `{field}` is empty: there is nothing to answer.", param=field
             )
+        return self.all_messages(keep)
+
+    def all_messages(self, keep: Keeper) -> tuple[ChatMessage, ...]:
+        """All of them, whether there is something to answer or not."""
         return tuple(draft.message(keep) for draft in self._drafts)
 
 

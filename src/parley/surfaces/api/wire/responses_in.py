@@ -34,7 +34,14 @@ from parley.surfaces.api.wire.models import (
 from parley.surfaces.api.wire.parsed import ParsedRequest
 from parley.surfaces.api.wire.tools import Choice, JsonSchema, Mode, choose, tool_specs
 
-__all__ = ["ItemsRequest", "ResponseRequest", "parse_items", "read_response"]
+__all__ = [
+    "ItemsRequest",
+    "ResponseItem",
+    "ResponseRequest",
+    "add_item",
+    "parse_items",
+    "read_response",
+]
 
 
 class ResponseItem(WireModel):
@@ -195,7 +202,7 @@ def parse_items(
         said.ask(asked.input, param="input")
     else:
         for index, item in enumerate(asked.input):
-            _add(item, f"input[{index}]", said)
+            add_item(item, f"input[{index}]", said)
     return ParsedRequest(
         model=asked.model,
         messages=said.messages(keep),
@@ -260,7 +267,8 @@ def _format(wanted: TextFormat | None) -> dict[str, Any] | None:
     }
 
 
-def _add(item: ResponseItem, where: str, conversation: Conversation) -> None:
+def add_item(item: ResponseItem, where: str, conversation: Conversation) -> None:
+    """One item, as the message, call or result that it is."""
     match item.type:
         case "message":
             _add_message(item, where, conversation)
