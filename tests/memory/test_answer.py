@@ -243,9 +243,9 @@ def test_no_confidence_is_too_large(confidence: float) -> None:
 )
 def test_no_answer_takes_long_to_read(text: str) -> None:
     said = tuple(a_line(number, 1, "well then " * 1_000) for number in range(1, 31))
-    began = time.perf_counter()
+    began = time.process_time()
     _read(text, Task(said=said, fold=True, words=400))
-    assert time.perf_counter() - began < 5.0
+    assert time.process_time() - began < 5.0
 
 
 def test_nobody_has_forgotten_what_another_said_only_because_both_speak() -> None:

@@ -387,7 +387,7 @@ def test_an_old_page_neither_removes_nor_changes_what_is_newer_than_it(
 
 def test_no_line_takes_long_to_look_through() -> None:
     long = f"- {'well ' * 200}{'passwords=' * 100_000}"
-    began = time.perf_counter()
+    began = time.process_time()
     with pytest.raises(Unclear, match="longer than 500"):
         merge(PAGE, PAGE.replace(LAST, f"{long}\n\n{LAST}"), FACTS)
-    assert time.perf_counter() - began < 5.0
+    assert time.process_time() - began < 5.0

@@ -158,6 +158,6 @@ def test_many_facts_are_looked_for_as_one_is(line: str, facts: list[str]) -> Non
 def test_many_facts_are_looked_for_in_many_lines_in_no_time() -> None:
     """Nothing else is stored meanwhile."""
     tells = Telling(f"Their badge number {n} is kept in the drawer {n * 7}" for n in range(500))
-    began = time.perf_counter()
+    began = time.process_time()
     assert not any(tells(f"- They spoke of item {n} and what became of it") for n in range(5_000))
-    assert time.perf_counter() - began < 5.0
+    assert time.process_time() - began < 5.0

@@ -29,10 +29,10 @@ def test_exactly_the_lines_that_match_are_found(pieces: list[str], patterns: lis
 def test_a_flood_of_lines_costs_little() -> None:
     flood = b"y\n" * 500_000
     watch = LineWatch([f"needle {number}" for number in range(10)])
-    began = time.perf_counter()
+    began = time.process_time()
     watch.feed(0, flood + b"needle 7\n" + flood)
-    cost = time.perf_counter() - began
+    cost = time.process_time() - began
     assert watch.found == ["needle 7"]
-    plain = time.perf_counter()
+    plain = time.process_time()
     (flood + flood).decode().split("\n")
-    assert cost < 3 * (time.perf_counter() - plain)
+    assert cost < 3 * (time.process_time() - plain)

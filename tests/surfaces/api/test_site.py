@@ -58,7 +58,7 @@ async def test_one_byte_at_a_time_buys_no_time() -> None:
             sent += 1
             await asyncio.sleep(0.02)
         assert await closed == b""
-        assert 5 < sent < 60
+        assert 0 < sent < 60
 
 
 async def test_between_requests_only_the_idle_time_counts_until_the_first_byte() -> None:

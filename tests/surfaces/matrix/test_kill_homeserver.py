@@ -24,7 +24,7 @@ from tests.surfaces.matrix.turnstile import Turnstile
 
 pytestmark = pytest.mark.timeout(300)  # a busy machine is slow to start a process again
 
-QUICK = 1.0
+QUICK = 10.0
 SLOW = "[[chunks 10]] [[pace 0.1]] "
 
 
