@@ -427,6 +427,8 @@ class Request:
     behalf: Behalf | None = None
     later: bool = False
     """Whether what ends in the background may be told after the turn."""
+    operator: bool = False
+    """Whether the program may know why something failed: its key has the scope `admin`."""
 
     @property
     def must_call(self) -> bool:
@@ -479,6 +481,8 @@ class Request:
             record["behalf"] = [self.behalf.user, self.behalf.session, self.behalf.platform]
         if self.later:
             record["later"] = True
+        if self.operator:
+            record["operator"] = True
         return record
 
     @classmethod
@@ -498,6 +502,7 @@ class Request:
             allowed=tuple(record["allowed"]) if "allowed" in record else None,
             behalf=Behalf(*record["behalf"]) if "behalf" in record else None,
             later=record.get("later", False),
+            operator=record.get("operator", False),
         )
 
 
@@ -575,9 +580,11 @@ class Final:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """The turn cannot be answered. `sentence` is for the person, `cause` for the log.
+    """The turn cannot be answered. `sentence` is for whoever runs the agent, `cause` for the log.
 
     `kind` tells a program what went wrong: that of the provider's error, or `internal`, `limit`.
+    Everyone else is told `public`; where that is empty, a sentence for the kind. `detail` is what
+    the model's server said of the request itself: programs may read it.
     """
 
     sentence: str
@@ -585,6 +592,8 @@ class Failed:
     usage: Usage | None = None
     kind: str = "internal"
     retry_after: float | None = None
+    public: str = ""
+    detail: str = ""
 
 
 TurnEvent: TypeAlias = (

@@ -53,9 +53,10 @@ async def ask(
     provider: str = "openai",
     model: str = "gpt-5-mini",
 ) -> str | None:
-    return await purse.reserve(
+    refusal = await purse.reserve(
         provider, model, prompt_tokens=prompt, max_output_tokens=answer, now=time.time()
     )
+    return None if refusal is None else refusal.sentence
 
 
 async def spent(store: SqliteStore, budget: Budget, claim: Claim) -> Spent:

@@ -37,7 +37,9 @@ async def spent(house: House, whose: str, period: str, chat: str = "one") -> tup
 async def test_over_a_budget_of_tokens_the_model_is_not_asked(
     house: House, stage: Stage, whose: str, period: str
 ) -> None:
-    desk = await house.open(budgets={whose: {f"{period}_tokens": 20_000}})
+    desk = await house.open(
+        access={"owners": ["desk:ann"]}, budgets={whose: {f"{period}_tokens": 20_000}}
+    )
     stage.then(reply("one", tokens_in=15_000, tokens_out=4_000))
     assert await desk.ask("first") == "one"
     asked = len(house.model.requests)
@@ -63,7 +65,9 @@ async def test_money_is_counted_by_the_price_of_the_settings(house: House, stage
 async def test_a_budget_in_money_and_an_unknown_price_is_no_call(
     house: House, stage: Stage
 ) -> None:
-    desk = await house.open(budgets={"profile": {"month_money": 5.0}})
+    desk = await house.open(
+        access={"owners": ["desk:ann"]}, budgets={"profile": {"month_money": 5.0}}
+    )
     stage.then(reply("never"))
     told = await desk.ask("first")
     assert "prices.scripted" in told
@@ -99,7 +103,9 @@ async def test_a_turn_stops_in_its_midst_when_the_budget_is_used_up(
 
 async def test_what_is_held_for_running_calls_counts(house: House, stage: Stage) -> None:
     """Two conversations at once cannot both spend what is left for one."""
-    desk = await house.open(budgets={"profile": {"day_tokens": 5_500}})
+    desk = await house.open(
+        access={"owners": ["desk:ann"]}, budgets={"profile": {"day_tokens": 5_500}}
+    )
     stage.then(Reply(text="slow", delay=1.0, usage=Usage(100, 10)))
     await desk.say("first", chat="one", event_id="e1")
     await until(lambda: len(house.model.requests) == 1)

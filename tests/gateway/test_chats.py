@@ -91,7 +91,7 @@ async def test_numbers_and_lists_are_each_persons_own(house: House, server: Room
 
 
 async def test_rename_changes_the_display_only(house: House, server: RoomServer) -> None:
-    desk = await open_roomy(house, server)
+    desk = await open_roomy(house, server, access={"owners": ["desk:ann"]})
     await desk.new("ann")
     await desk.hear("ann", "remember me", at=in_room("!1"))
     assert await desk.hear("ann", "!rename  Green \n tea", at=in_room("!1")) == (
@@ -164,7 +164,7 @@ async def test_whoever_waits_long_for_a_room_is_told_why_once(
     house: House, server: RoomServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(running, "_TOLD_AFTER", 0.0)
-    desk = await open_roomy(house, server)
+    desk = await open_roomy(house, server, access={"owners": ["desk:ann"]})
     server.fail("open", sentence="Rooms are not to be had today.")
     number = await desk.tell("ann", "!new Tea")
     await until(lambda: len(server.asked) >= 4)

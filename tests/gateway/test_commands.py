@@ -260,7 +260,7 @@ async def test_model_tells_and_chooses_for_this_conversation_only(house: House) 
 
 
 async def test_an_unknown_provider_is_named_and_nothing_changes(house: House) -> None:
-    desk = await house.open()
+    desk = await house.open(access={"owners": ["desk:ann"]})
     assert await desk.ask("/model scriptd") == (
         "There is no provider named scriptd: did you mean scripted?"
     )
@@ -268,7 +268,7 @@ async def test_an_unknown_provider_is_named_and_nothing_changes(house: House) ->
 
 
 async def test_a_provider_without_its_key_is_not_chosen(house: House) -> None:
-    desk = await house.open()
+    desk = await house.open(access={"owners": ["desk:ann"]})
     assert "OPENAI_API_KEY" in await desk.ask("/model openai")
     assert (await house.session()).provider is None
 

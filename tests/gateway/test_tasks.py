@@ -120,7 +120,7 @@ async def test_a_task_that_fails_is_told_to_whoever_delegated_it(
 ) -> None:
     scenes.when("try", delegate("break"), Reply(text="it broke"))
     scenes.when("break", Reply(status=400, body='{"error": {"message": "no"}}'))
-    desk = await house.open()
+    desk = await house.open(access={"owners": ["desk:ann"]})
     assert await desk.ask("try") == "it broke"
     [told] = _results(house)
     assert "scripted" in told

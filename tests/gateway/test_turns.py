@@ -179,7 +179,7 @@ async def test_a_surface_that_does_not_vouch_is_refused(house: House, model: Scr
 
 
 async def test_a_fault_of_the_provider_is_one_sentence(house: House) -> None:
-    desk = await house.open()
+    desk = await house.open(access={"owners": ["desk:ann"]})
     await desk.say("[[status 401]]")
     await until(lambda: desk.sent)
     [reply] = desk.sent
@@ -191,6 +191,6 @@ async def test_a_fault_of_the_provider_is_one_sentence(house: House) -> None:
 
 
 async def test_a_provider_that_is_not_set_up_is_said_and_the_gateway_lives(house: House) -> None:
-    desk = await house.open(model={"provider": "openai"})
+    desk = await house.open(access={"owners": ["desk:ann"]}, model={"provider": "openai"})
     assert "OPENAI_API_KEY" in await desk.ask("hello")
     assert "OPENAI_API_KEY" in await desk.ask("/status")

@@ -6,12 +6,12 @@ from collections.abc import Iterable
 from dataclasses import replace
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from parley.agent.person import Plan
 from parley.agent.prices import Price, cost_micros, price_of
 from parley.config.zones import time_zone
-from parley.protocol import Usage
+from parley.protocol import Failed, Usage
 from parley.storage.hands import Limit, Overrun, Reservation, Spent
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from parley.config.settings import Settings
     from parley.storage.hands import HandsStore, Payer
 
-__all__ = ["Budget", "Purse", "describe"]
+__all__ = ["Budget", "BudgetRefusal", "Purse", "describe"]
 
 Period: TypeAlias = Literal["day", "month"]
 
@@ -31,6 +31,16 @@ _WHOSE = {
     "session": "This conversation's budget",
 }
 _PERIOD = {"day": "for today", "month": "for this month"}
+
+
+class BudgetRefusal(NamedTuple):
+    """Why a call is not made. `public` is for people whose own budget or plan it is."""
+
+    sentence: str
+    public: str = ""
+
+    def failed(self) -> Failed:
+        return Failed(self.sentence, cause="budget", kind="budget", public=self.public)
 
 
 class Budget:
@@ -96,6 +106,10 @@ class Budget:
             f"the budget begins anew on {self._moment(limit.until)}."
         )
 
+    def refusal(self, overrun: Overrun, needs: Spent) -> BudgetRefusal:
+        sentence = self.sentence(overrun, needs)
+        return BudgetRefusal(sentence, "" if overrun.limit.whose == "profile" else sentence)
+
     def no_price(self, model: str) -> str:
         return (
             f"There is a budget in money, and the price of {model} is not known, so the model was "
@@ -158,14 +172,14 @@ class Purse:
         prompt_tokens: int,
         max_output_tokens: int | None,
         now: float,
-    ) -> str | None:
-        """Hold what a call may cost. A sentence: it must not be made, and why."""
+    ) -> BudgetRefusal | None:
+        """Hold what a call may cost; a refusal where it must not be made."""
         budget = self._budget
         if not self.is_limited:
             return None
         price = budget.price(provider, model)
         if price is None and budget.limits_money:
-            return budget.no_price(model)
+            return BudgetRefusal(budget.no_price(model))
         self._held_at = price
         tokens = budget.estimate(prompt_tokens, max_output_tokens)
         most = Usage(provider, model, prompt_tokens, tokens - prompt_tokens)
@@ -181,7 +195,7 @@ class Purse:
             micros=micros,
         )
         overrun = await self._store.reserve(reservation, budget.limits(now, self._plan))
-        return None if overrun is None else budget.sentence(overrun, Spent(tokens, micros))
+        return None if overrun is None else budget.refusal(overrun, Spent(tokens, micros))
 
     def priced(self, usage: Usage) -> Usage:
         """With what it cost.

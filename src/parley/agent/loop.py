@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 from dataclasses import replace
 
+from parley.agent.budget import BudgetRefusal
 from parley.agent.calls import Calls
 from parley.agent.fitting import Fitting
 from parley.agent.prompt import mend
@@ -46,6 +47,10 @@ _CUT = "\n\n(The answer was cut at the model's length limit; say “go on” for
 class OverBudget(ParleyError):
     """There is no money or there are no tokens left for this call."""
 
+    def __init__(self, refusal: BudgetRefusal) -> None:
+        super().__init__(refusal.sentence)
+        self.refusal = refusal
+
 
 async def run_agent(task: AgentTask) -> AsyncGenerator[TurnEvent, None]:
     """Yield what happens; end with `Final` or `Failed`."""
@@ -62,13 +67,15 @@ async def run_agent(task: AgentTask) -> AsyncGenerator[TurnEvent, None]:
             kind="limit",
         )
     except OverBudget as error:
-        yield Failed(str(error), cause="budget", kind="budget")
+        yield error.refusal.failed()
     except ProviderError as error:
         yield Failed(
             str(error),
             cause=f"provider: {error.kind} {error.status or ''}",
             kind=error.kind,
             retry_after=error.retry_after,
+            public=error.public,
+            detail=error.detail,
         )
 
 
@@ -93,7 +100,8 @@ class _Loop:
             return
         if self._answers_nothing():
             sentence = "There is nothing to answer: this tool result belongs to no call made here."
-            yield Failed(sentence, cause="a result without its call", kind="refused")
+            cause = "a result without its call"
+            yield Failed(sentence, cause=cause, kind="refused", public=sentence)
             return
         async with aclosing(self._calls.answer(resumed=self._task.resumed)) as events:
             async for event in events:
@@ -195,15 +203,15 @@ class _Loop:
         purse, provider = self._task.purse, self._task.provider
         if purse is None:
             return
-        sentence = await purse.reserve(
+        refusal = await purse.reserve(
             provider.label,
             provider.model,
             prompt_tokens=self._asked_tokens,
             max_output_tokens=request.max_output_tokens or self._task.longest_answer,
             now=time.time(),
         )
-        if sentence is not None:
-            raise OverBudget(sentence)
+        if refusal is not None:
+            raise OverBudget(refusal)
 
     def _learn_from(self, request: ModelRequest) -> None:
         """How far the estimate was off. A picture's tokens say nothing about those of words."""
@@ -288,7 +296,9 @@ class _Loop:
         if not text:
             how = "`/retry` asks it again" if self._task.request is None else "ask again"
             sentence = f"The model gave an empty answer; {how}."
-            return Failed(sentence, cause="empty", usage=reply.usage, kind="broken")
+            return Failed(
+                sentence, cause="empty", usage=reply.usage, kind="broken", public=sentence
+            )
         is_cut = not reply.complete and not reply.filtered and self._task.request is None
         cut = _CUT if is_cut else ""
         files = tuple(

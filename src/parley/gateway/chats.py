@@ -15,6 +15,7 @@ from weakref import WeakValueDictionary
 
 from parley.backends.base import Thread
 from parley.gateway.delivery import ChatRooms, Deliveries
+from parley.gateway.failures import NotNow
 from parley.gateway.persist import until_stored
 from parley.protocol import ParleyError, SessionSource, person_of
 from parley.sessions.key import parse_session_key
@@ -28,10 +29,6 @@ _MARK: Final = "rooms:"
 _THREADS: Final = 4_096
 _START: Final = "start"
 _PROGRAMS: Final = frozenset({"api", "direct", "task"})
-
-
-class NotNow(ParleyError):
-    """The platform cannot do it just now; it is worth another try."""
 
 
 class Chats:

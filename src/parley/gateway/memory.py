@@ -18,8 +18,10 @@ from parley.agent.tokens import estimate_tokens
 from parley.backends.base import Backend, Standing
 from parley.config.settings import Settings
 from parley.gateway.delivery import Deliveries
+from parley.gateway.failures import error_text, is_operator
 from parley.gateway.lanes import Lanes, RunningTurn
 from parley.gateway.memory_hand import TurnMemory
+from parley.gateway.owners import Owners
 from parley.gateway.people import People, settings_in
 from parley.gateway.persist import until_stored
 from parley.memory.consolidator import MemoryConsolidator, Prompt
@@ -71,6 +73,7 @@ class Remembering:
         lanes: Lanes,
         deliveries: Deliveries,
         people: People,
+        owners: Owners,
         budget: Budget,
         owner: str,
     ) -> None:
@@ -80,6 +83,7 @@ class Remembering:
         self._backend = backend
         self._deliveries = deliveries
         self._people = people
+        self._owners = owners
         self._budget = budget
         self._owner = owner
         self._views = Views(profile.memory, store)
@@ -172,7 +176,9 @@ class Remembering:
             commit = await self.consolidator.compact(session)
             text = _compacted(commit)
         except ParleyError as error:
-            text = f"This conversation could not be folded: {error}"
+            why = error_text(error, operator=is_operator(self._owners, source))
+            _log.warning("not_folded", extra={"lane": lane, "why": str(error)})
+            text = f"This conversation could not be folded: {why}"
         await self._tell(lane, source, name, text)
         await until_stored(partial(self._store.put_marks, {mark: None}))
 

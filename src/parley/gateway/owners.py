@@ -21,5 +21,9 @@ class Owners:
         # The terminal's socket lets in nobody but the user that the gateway runs as.
         return source.platform == _AT_THIS_MACHINE or self.is_owner(person_of(source))
 
+    def is_operator(self, person: str) -> bool:
+        """The same of somebody known by name alone."""
+        return person.startswith(f"{_AT_THIS_MACHINE}:") or self.is_owner(person)
+
     def is_owner(self, person: str) -> bool:
         return person in self._named

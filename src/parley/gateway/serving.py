@@ -135,6 +135,7 @@ class Serving:
                 lanes=self._lanes,
                 deliveries=self._deliveries,
                 people=self._people,
+                owners=owners,
                 budget=budget,
                 owner=owner,
             )
@@ -187,6 +188,7 @@ class Serving:
             approvals=self.approvals,
             lender=lender,
             people=self._people,
+            owners=owners,
             chats=self._chats,
             budget=budget,
             memory=self._memory,

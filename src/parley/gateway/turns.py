@@ -16,10 +16,12 @@ from parley.backends.base import Backend, Turn
 from parley.gateway.approvals import Approvals, TurnAsk
 from parley.gateway.chats import Chats
 from parley.gateway.delivery import Deliveries
+from parley.gateway.failures import failure_for, is_operator
 from parley.gateway.hands import Lender
 from parley.gateway.lanes import RunningTurn
 from parley.gateway.live import Live, TurnEnded, TurnStarted
 from parley.gateway.memory import Remembering
+from parley.gateway.owners import Owners
 from parley.gateway.people import People, settings_in
 from parley.gateway.persist import until_stored
 from parley.gateway.recall import Histories
@@ -62,6 +64,7 @@ class TurnRunner:
         approvals: Approvals,
         lender: Lender,
         people: People,
+        owners: Owners,
         chats: Chats,
         budget: Budget,
         memory: Remembering | None,
@@ -78,6 +81,7 @@ class TurnRunner:
         self._approvals = approvals
         self._lender = lender
         self._people = people
+        self._owners = owners
         self._chats = chats
         self._budget = budget
         self._steers = steers
@@ -90,7 +94,9 @@ class TurnRunner:
         try:
             if claim.attempt > _MOST_ATTEMPTS:
                 sentence = "I gave up on this message: the gateway ended each time I tried."
-                ending: Final | Failed = Failed(sentence, cause="too many attempts")
+                ending: Final | Failed = Failed(
+                    sentence, cause="too many attempts", public=sentence
+                )
             else:
                 ending = await self._answer(running)
             ending = await self._finish(running, ending)
@@ -221,10 +227,12 @@ class TurnRunner:
                     case _:
                         pass
                 self._tell(running, event)
-        return Failed("The agent ended without an answer; please try again.", cause="no final")
+        sentence = "The agent ended without an answer; please try again."
+        return Failed(sentence, cause="no final", public=sentence)
 
     async def _finish(self, running: RunningTurn, ending: Final | Failed) -> Final | Failed:
-        """Store how the turn ended; returns what is stored."""
+        """Store how the turn ended; returns what is stored, as whoever asked is told it."""
+        ending = self._told(running, ending)
         try:
             await self._commit(running, ending)
         except (LeaseLost, StoreError, StoreClosed):
@@ -232,16 +240,24 @@ class TurnRunner:
         except Exception as error:  # noqa: BLE001 - asked again, the model would cost as much again
             _log.exception("answer_not_stored", extra={"turn": running.claim.turn})
             sentence = "The answer could not be stored; the log has the details."
-            ending = Failed(sentence, cause=repr(error))
+            ending = self._told(running, Failed(sentence, cause=repr(error)))
             await self._commit(running, ending)
         return ending
+
+    def _told(self, running: RunningTurn, ending: Final | Failed) -> Final | Failed:
+        if not isinstance(ending, Failed):
+            return ending
+        claim, request = running.claim, running.request
+        told = {"turn": claim.turn, "lane": claim.lane, "kind": ending.kind}
+        _log.warning(
+            "turn_failed", extra={**told, "cause": ending.cause, "sentence": ending.sentence}
+        )
+        operator = is_operator(self._owners, claim.source, request)
+        return failure_for(ending, operator=operator, program=request is not None)
 
     async def _commit(self, running: RunningTurn, ending: Final | Failed) -> None:
         claim = running.claim
         if isinstance(ending, Failed):
-            _log.warning(
-                "turn_failed", extra={"turn": claim.turn, "lane": claim.lane, "cause": ending.cause}
-            )
             said = ChatMessage("assistant", ending.sentence, note="failed")
             drafts = self._drafts(running, ending.sentence, "error")
             end = TurnEnd("failed", (said,), drafts, ending.usage)

@@ -83,8 +83,12 @@ class ProviderError(ParleyError):
         kind: ErrorKind,
         status: int | None = None,
         retry_after: float | None = None,
+        public: str = "",
+        detail: str = "",
     ) -> None:
         super().__init__(sentence)
+        self.public = public
+        self.detail = detail
         self.kind: ErrorKind = kind
         self.status = status
         self.retry_after = retry_after

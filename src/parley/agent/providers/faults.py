@@ -72,7 +72,8 @@ def fault_of_status(
         detail = f"it redirects to {target}, so put that address into `base_url`"
     wait = retry_after_seconds(headers) if kind in {"rate_limited", "overloaded"} else None
     sentence = _sentence(peer, kind, status=status, detail=detail, wait=wait, names=names)
-    return ProviderError(sentence, kind=kind, status=status, retry_after=wait)
+    said = _about_request(peer, status, detail)
+    return ProviderError(sentence, kind=kind, status=status, retry_after=wait, detail=said)
 
 
 def fault_of_error(peer: Peer, error: object) -> ProviderError:
@@ -107,6 +108,11 @@ def retry_after_seconds(headers: Mapping[str, str]) -> float | None:
         return max(0.0, parsedate_to_datetime(text).timestamp() - time.time())
     except (ValueError, OverflowError):
         return None
+
+
+def _about_request(peer: Peer, status: int, detail: str) -> str:
+    """The server's words, where they are about the request and not about how it is set up."""
+    return peer.quote(detail) if status in {400, 422} else ""
 
 
 def _number(text: str) -> float | None:

@@ -54,4 +54,5 @@ def cannot_see(
         "with `parley config set model.name MODEL`.",
         kind="unsupported",
         status=refusal.status,
+        public=f"The model here cannot {what}: please ask without them.",
     )

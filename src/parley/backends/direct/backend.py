@@ -135,21 +135,21 @@ class DirectBackend:
 
     async def run(self, turn: Turn) -> AsyncGenerator[TurnEvent, None]:
         await turn.check()
-        refusal = refusal_of(turn)
-        if refusal is not None:
-            yield Failed(refusal, cause="direct: unsupported", kind="unsupported")
+        unsupported = refusal_of(turn)
+        if unsupported is not None:
+            yield Failed(unsupported, cause="direct: unsupported", kind="unsupported")
             return
         message = message_of(turn)
         if turn.purse is not None:
-            sentence = await turn.purse.reserve(
+            refusal = await turn.purse.reserve(
                 "direct",
                 "agent",
                 prompt_tokens=len(message.text + message.prelude) // 3,
                 max_output_tokens=None,
                 now=time.time(),
             )
-            if sentence is not None:
-                yield Failed(sentence, cause="budget", kind="budget")
+            if refusal is not None:
+                yield refusal.failed()
                 return
         try:
             far = FarAgent(self._dialer.shown, self._secret(KEY_VARIABLE))

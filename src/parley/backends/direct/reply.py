@@ -84,13 +84,16 @@ class Reply:
             if pending and later:
                 return Final(_LATER, usage)
             if pending:
-                sentence = f"The agent at {self._far.shown} works on this in the background, and "
-                sentence += "its result cannot be delivered here; ask where you can be reached."
-                return Failed(sentence, cause="direct: later", usage=usage, kind="unsupported")
+                what = "works on this in the background, and its result cannot be delivered here; "
+                what += "ask where you can be reached."
+                return self._nothing(what, "later", usage, kind="unsupported")
             how = "ask again" if is_request else "`/retry` asks it again"
-            sentence = f"The agent at {self._far.shown} gave an empty answer; {how}."
-            return Failed(sentence, cause="direct: empty", usage=usage, kind="broken")
+            return self._nothing(f"gave an empty answer; {how}.", "empty", usage, kind="broken")
         return Final(text, usage, attachments=tuple(self._files))
+
+    def _nothing(self, what: str, cause: str, usage: Usage | None, *, kind: str) -> Failed:
+        sentence, public = f"The agent at {self._far.shown} {what}", f"The agent {what}"
+        return Failed(sentence, cause=f"direct: {cause}", usage=usage, kind=kind, public=public)
 
     def fail(self, error: PlatformError, *, is_request: bool) -> Final | Failed:
         """What arrived of a broken answer is kept and marked, unless a program reads it."""

@@ -157,15 +157,15 @@ class ProxyBackend:
             result.asked(asked)
             payload = await self._payload(turn, asked, files)
             if turn.purse is not None:
-                sentence = await turn.purse.reserve(
+                refusal = await turn.purse.reserve(
                     "proxy",
                     self._model,
                     prompt_tokens=len(payload) // 3,
                     max_output_tokens=None,
                     now=time.time(),
                 )
-                if sentence is not None:
-                    yield Failed(sentence, cause="budget", kind="budget")
+                if refusal is not None:
+                    yield refusal.failed()
                     return
             try:
                 response = await self._server.post(

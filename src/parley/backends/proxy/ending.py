@@ -43,12 +43,14 @@ def ending_of(
         return Final(text, usage, calls=calls, complete=reply.is_whole)
     if reply.was_withheld:
         sentence = "Proxy error: a content filter withheld the answer; put it another way."
-        return Failed(sentence, cause="proxy: withheld", usage=usage, kind="refused")
+        public = "A content filter withheld the answer; please put it another way."
+        return Failed(sentence, cause="proxy: withheld", usage=usage, kind="refused", public=public)
     if not reply.has_begun:
         return far.broken("sent no answer").failed
     how = "`/retry` asks it again" if turn.request is None else "ask again"
     sentence = f"Proxy error: the remote agent gave an empty answer; {how}."
-    return Failed(sentence, cause="proxy: empty", usage=usage, kind="broken")
+    public = f"The agent gave an empty answer; {how}."
+    return Failed(sentence, cause="proxy: empty", usage=usage, kind="broken", public=public)
 
 
 def _kept(text: str, note: str, usage: Usage | None) -> Final:

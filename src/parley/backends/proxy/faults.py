@@ -74,6 +74,7 @@ class FarEnd:
                 cause=f"proxy: {kind} {status}",
                 kind=kind,
                 retry_after=known.retry_after,
+                detail=said if status in {400, 422} else "",
             ),
             # The others may come from a gateway in between, after the request had gone through.
             again=status in {429, 503} and headers.get("X-Should-Retry") != "false",

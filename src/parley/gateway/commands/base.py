@@ -13,11 +13,12 @@ from parley.backends.base import ModelMenu
 from parley.gateway.approvals import Approvals
 from parley.gateway.chats import Chats
 from parley.gateway.delivery import Deliveries
+from parley.gateway.failures import error_text, is_operator
 from parley.gateway.lanes import Lanes, RunningTurn
 from parley.gateway.owners import Owners
 from parley.gateway.people import People
 from parley.gateway.tasks import Tasks
-from parley.protocol import SessionSource, count, person_of
+from parley.protocol import ParleyError, SessionSource, count, person_of
 from parley.sessions.store import SessionStore
 from parley.storage.contract import Effect, Nothing, Outcome, Said, SessionRecord, Store
 
@@ -111,6 +112,14 @@ class CommandCall:
     @property
     def is_owner(self) -> bool:
         return self.reach.owners.owns(self.source)
+
+    @property
+    def is_operator(self) -> bool:
+        """Whether the answer is read by those alone who run the agent."""
+        return is_operator(self.reach.owners, self.source)
+
+    def error_text(self, error: ParleyError) -> str:
+        return error_text(error, operator=self.is_operator)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,9 +10,9 @@ from collections.abc import Awaitable
 from functools import partial
 from typing import Final
 
-from parley.gateway.chats import NotNow
 from parley.gateway.commands.base import CommandCall, Reply
 from parley.gateway.commands.conversation import LONGEST_TITLE, afresh
+from parley.gateway.failures import NotNow
 from parley.profiles import DEFAULT_PROFILE
 from parley.storage.contract import (
     NewSession,
@@ -182,7 +182,7 @@ async def _follow(call: CommandCall, change: Awaitable[None], text: str) -> Repl
     except NotNow as error:
         if call.insists:
             raise
-        return Reply(f"{text} The room does not show it: {error}")
+        return Reply(f"{text} The room does not show it: {call.error_text(error)}")
     return Reply(text)
 
 

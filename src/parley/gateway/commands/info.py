@@ -31,7 +31,7 @@ async def status(call: CommandCall) -> Reply:
     remembered = await remembered_line(call)
     if remembered is not None:
         lines.append(remembered)
-    if health.unsure:
+    if health.unsure and call.is_operator:
         unsure = count(len(health.unsure), "reply", "replies")
         lines.append(f"{unsure} may not have arrived: `parley gateway status`")
     return Reply("\n".join(f"- {line}" for line in lines))
@@ -82,7 +82,10 @@ async def model(call: CommandCall) -> Reply:
     try:
         described = call.models.describe(provider, chosen)
     except ParleyError as error:
-        return Reply(str(error))
+        if call.is_operator:
+            return Reply(str(error))
+        names = ", ".join(f"`{each}`" for each in call.models.names())
+        return Reply(f"`{provider}` cannot be chosen here. Providers: {names}.")
     return Reply(
         f"From now on this conversation is answered by {described}.", SetModel(provider, chosen)
     )
@@ -94,4 +97,4 @@ def _answered_by(call: CommandCall) -> str:
     try:
         return call.models.describe(call.session.provider, call.session.model)
     except ParleyError as error:
-        return f"nobody yet: {error}"
+        return f"nobody yet: {call.error_text(error)}"

@@ -9,9 +9,9 @@ from collections.abc import Coroutine
 from functools import partial
 from typing import Final
 
-from parley.gateway.chats import NotNow
 from parley.gateway.commands.base import CommandCall, Reach, Reply
 from parley.gateway.commands.registry import COMMANDS, read_command, unknown
+from parley.gateway.failures import NotNow, error_text, is_operator
 from parley.gateway.persist import until_stored
 from parley.protocol import InboundMessage, ParleyError, SessionSource
 from parley.sessions.key import encode_part
@@ -126,14 +126,16 @@ class Commands:
             pause = min(pause * 2, _LONGEST_PAUSE)
 
     async def _tell_why(self, lane: str, accepted: InboxMessage, error: NotNow) -> None:
+        source = accepted.message.source
+        why = error_text(error, operator=is_operator(self._reach.owners, source))
         draft = Draft(
             dedupe=f"command:{accepted.id}:waits",
-            source=accepted.message.source,
-            text=f"That cannot be done just now, and is tried again by itself. {error}",
+            source=source,
+            text=f"That cannot be done just now, and is tried again by itself. {why}",
             kind="notice",
         )
         await until_stored(partial(self._store.post, lane, draft))
-        self._deliveries.look_again(accepted.message.source.platform)
+        self._deliveries.look_again(source.platform)
 
     def _keep(self, work: Coroutine[None, None, None], accepted: InboxMessage) -> None:
         task = asyncio.create_task(self._supervised(work), name=f"command-{accepted.id}")
@@ -176,10 +178,12 @@ class Commands:
         except (StoreUnavailable, NotNow):
             raise
         except ParleyError as error:
-            return Reply(str(error))
+            if (text := call.error_text(error)) != str(error):
+                _log.warning("command_refused", extra={"command": name, "why": str(error)})
+            return Reply(text)
         except Exception:  # noqa: BLE001 - supervisor: else it would be met again at every start
             _log.exception("command_failed", extra={"command": name, "lane": lane})
-            return Reply("That command failed inside Parley; the log has the details.")
+            return Reply("That command failed; whoever runs this agent finds why in its log.")
 
     async def _archived(self, call: CommandCall) -> str:
         chat = await self._store.chat_at(call.lane)

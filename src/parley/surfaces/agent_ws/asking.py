@@ -12,6 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from parley.backends.direct import frames
+from parley.gateway.failures import error_text
 from parley.gateway.intake import FrontDoor, Stopping
 from parley.gateway.live import TurnEnded
 from parley.gateway.persist import until_stored
@@ -190,6 +191,7 @@ class Asking:
             can_ask=self._knows(frames.APPROVALS),
             hops=hops,
             later=self._knows(frames.CALLBACKS),
+            operator="admin" in self._thread.caller.key.scopes,
         )
 
     async def _admitted(self, door: ProfileDoor, message: InboundMessage) -> Receipt:
@@ -261,4 +263,4 @@ def error_of(error: ParleyError, id: str | None = None) -> dict[str, Any]:
         code = _STOPPED.kind
     elif isinstance(error, StreamDiverged):
         code = error.failed.kind
-    return error_frame(code, str(error), id=id)
+    return error_frame(code, error_text(error, operator=False), id=id)

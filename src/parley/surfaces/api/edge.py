@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from parley.gateway.failures import error_text
 from parley.gateway.intake import Stopping
 from parley.gateway.routing import NobodyThere
 from parley.protocol import ParleyError
@@ -226,9 +227,9 @@ def _as_api_error(request: web.Request, error: Exception) -> ApiError:
                 503, str(error), code="stopping", retry_after=1, headers={"Connection": "close"}
             )
         case NobodyThere() | StoreUnavailable() | StoreClosed():
-            return ApiError.unavailable(str(error), retry_after=1)
+            return ApiError.unavailable(error_text(error, operator=False), retry_after=1)
         case ParleyError():
-            return ApiError.bad_request(str(error))
+            return ApiError.bad_request(error_text(error, operator=False))
         case web.HTTPException():
             return _of_aiohttp(request, error)
         case web.RequestPayloadError():

@@ -79,6 +79,7 @@ class Talk:
             memory_key=self.memory_key,
             hops=self.hops,
             whole=self.whole,
+            operator="admin" in self.caller.key.scopes,
             appended=earlier is not None,
         )
 

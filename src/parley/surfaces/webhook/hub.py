@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from parley.gateway.access import Refused
+from parley.gateway.failures import error_text
 from parley.gateway.intake import FrontDoor
 from parley.protocol import ParleyError
 from parley.storage.contract import Receipt
@@ -96,7 +97,7 @@ class WebhookHub:
             return _refuse(403, str(error))
         except ParleyError as error:
             # The gateway stops, or nothing can be stored just now: the message may come again.
-            return _refuse(503, str(error))
+            return _refuse(503, error_text(error, operator=False))
         return _answer(receipt)
 
 
