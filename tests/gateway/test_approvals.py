@@ -107,7 +107,9 @@ async def test_each_call_is_asked_for_by_itself(
     assert await desk.ask(f"/deny {first.id}") == "Refused: `deed`."
     second = await asked(desk, 2)
     assert second.id != first.id
-    assert await desk.ask(f"/approve {first.id}") == NOTHING
+    assert await desk.ask(f"/approve {first.id}") == (
+        f"No question `{first.id}` waits here; `/yes {second.id}` answers this one."
+    )
     assert await desk.ask(f"/approve {second.id}") == "Allowed: `deed`."
     await until(lambda: desk.answer_to("e1"))
     assert [deed["word"] for deed in deed.done] == ["b"]
@@ -151,7 +153,7 @@ async def test_a_wrong_name_answers_nothing(desk: Desk, stage: Stage, deed: Aski
     stage.then(A_CALL)
     await desk.say("please")
     await asked(desk)
-    assert await desk.ask("/approve appr_wrong") == NOTHING
+    assert "No question `appr_wrong` waits here" in await desk.ask("/approve appr_wrong")
     assert deed.done == []
 
 

@@ -85,7 +85,7 @@ async def test_a_no_is_a_no(
     assert (deed.done, house.words()[-1]) == ([], DENIED)
 
 
-@pytest.mark.parametrize("word", ["yes", "!yess", "! yes", "!yes!", "ok", "please !yes"])
+@pytest.mark.parametrize("word", ["!yess", "! yes", "!yes!", "ok", "please !yes"])
 async def test_what_is_not_quite_a_yes_is_none(
     room: Room, stage: Stage, deed: AskingTool, word: str
 ) -> None:
@@ -102,8 +102,8 @@ async def test_too_many_words_answer_nothing(room: Room, stage: Stage, deed: Ask
     await room.tell("ann", "please")
     id = await room.question()
     said = await room.hear("ann", f"!yes {id} and all the others")
-    assert said == "That is too much: `!yes [once|session|always] [ID]`."
-    assert await room.hear("ann", "!yes forever") == NOTHING
+    assert said.startswith("`and` is not understood, and the question still waits.")
+    assert "`/yes [once|session|always] [ID]`" in await room.hear("ann", "!yes forever")
     assert deed.done == []
 
 

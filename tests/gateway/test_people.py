@@ -171,7 +171,7 @@ async def test_a_skill_that_nothing_offers_is_told_of_honestly(house: House) -> 
     assert "Nothing here offers it yet" in await desk.hear("ann", "!skills on web-search")
     unknown = await desk.hear("ann", "!skills off juggling")
     assert "names: `web-search`" in unknown
-    assert "`/skills on NAME`" in await desk.hear("ann", "!skills files")
+    assert "`/skills on files`" in await desk.hear("ann", "!skills files")
     assert await desk.hear("ann", "!connectors") == "There are no connectors here."
 
 

@@ -32,7 +32,7 @@ def test_every_verb_is_a_command_with_either_sign(verb: str) -> None:
         "! new",
         "!important note",
         "!newish",
-        "!nwe",
+        "!nwish",
         "!new.",
         "wow!new",
         "!42",

@@ -19,7 +19,7 @@ from parley.gateway.people import People
 from parley.gateway.persist import until_stored
 from parley.gateway.status import GatewayStatus, Introduction
 from parley.gateway.tally import Tally
-from parley.protocol import InboundMessage, ParleyError, SessionSource
+from parley.protocol import InboundMessage, ParleyError, SessionSource, person_of
 from parley.sessions.key import encode_part
 from parley.sessions.policy import cutoff, is_trigger
 from parley.sessions.store import SessionStore
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 __all__ = ["FrontDoor", "Intake", "Stopping"]
 
 _log = logging.getLogger("parley.intake")
+
+_LONGEST_WORD = 16
 
 
 class Stopping(ParleyError):
@@ -91,6 +93,7 @@ class Intake:
         commands: Commands,
         people: People,
         is_archived: Callable[[str], bool],
+        is_asked: Callable[[str, str], bool],
         arrived: Callable[[str], None],
         busy: Literal["steer", "queue", "interrupt"],
         tally: Tally,
@@ -101,6 +104,7 @@ class Intake:
         self._commands = commands
         self._people = people
         self._is_archived = is_archived
+        self._is_asked = is_asked
         self._arrived = arrived
         self._busy = busy
         self._tally = tally
@@ -150,6 +154,10 @@ class Intake:
         lane = lane or self._sessions.key_for(source)
         # What a program asks for is meant as it stands, and it says itself which session it means.
         plain = not message.internal and message.request is None
+        if plain and (word := _word_of(message.text)) and self._is_asked(lane, person_of(source)):
+            turn = self._lanes.turn_of(lane)
+            if turn is None or not turn.listens:  # else the agent asked for an answer in words
+                message = replace(message, text=word)
         is_command = plain and (
             looks_like_command(message.text) or is_trigger(policy, message.text)
         )
@@ -239,6 +247,12 @@ class Intake:
         if all(taken.id != inbox_id for taken in turn.messages):
             # By its number: it may end just now, and the turn after it answers this message.
             await self._lanes.stop(lane, turn=turn.claim.turn)
+
+
+def _word_of(text: str) -> str | None:
+    """The command that a plain yes or no is, below a question of ours."""
+    word = text.strip().rstrip(".!").casefold() if len(text) < _LONGEST_WORD else ""
+    return f"!{word}" if word in ("yes", "no") else None
 
 
 def _dedupe(message: InboundMessage) -> str:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 
 from parley.gateway.approvals import SAFETY_TRIGGERS
 from parley.gateway.commands.base import CommandCall, Reply, count
+from parley.gateway.commands.near_miss import near_miss
+from parley.gateway.commands.switches import read_switch
 from parley.storage.contract import Outcome, Settle
 from parley.storage.hands import Scope
 
 __all__ = ["approve", "deny", "grants", "safety"]
 
 _NOTHING = "Nothing waits for your word here."
+_ID = re.compile(r"appr_\w+")
 _SCOPES: dict[str, Scope] = {"once": "once", "session": "session", "always": "always"}
 
 
@@ -29,13 +33,15 @@ async def _decide(call: CommandCall, *, allowed: bool) -> Reply:
     for word in call.argument.split():
         if word.lower() in _SCOPES:
             scope = _SCOPES[word.lower()]
-        elif approval is None:
+        elif approval is None and _ID.fullmatch(word):
             approval = word
         else:
-            return Reply("That is too much: `!yes [once|session|always] [ID]`.")
+            return await _not_understood(call, word, allowed=allowed)
     approvals = call.reach.approvals
     found = await approvals.find(call.lane, by=call.person, owner=call.is_owner, approval=approval)
     question = found.question
+    if question is None and approval is not None and not found.refused:
+        return await _not_understood(call, approval, allowed=allowed)
     if question is None:
         return Reply(found.refused or _NOTHING)
     again = "" if scope == "once" else f" This exact call is not asked about again ({scope})."
@@ -50,6 +56,23 @@ async def _decide(call: CommandCall, *, allowed: bool) -> Reply:
         Settle(question.id, "allowed" if allowed else "denied", call.person, scope),
         then,
     )
+
+
+async def _not_understood(call: CommandCall, word: str, *, allowed: bool) -> Reply:
+    """A question waits, and the word for it cannot be read: say what is wrong with it."""
+    approvals = call.reach.approvals
+    found = await approvals.find(call.lane, by=call.person, owner=call.is_owner)
+    if found.question is None:
+        return Reply(found.refused or _NOTHING)
+    answer, id = "yes" if allowed else "no", found.question.id
+    if _ID.fullmatch(word):
+        return Reply(
+            f"No question `{word}` waits here; `{call.verb}{answer} {id}` answers this one."
+        )
+    near = near_miss(word, _SCOPES)
+    meant = f"Did you mean `{call.verb}{answer} {near}`? " if near and allowed else ""
+    how = f"{call.verb}yes [once|session|always] [ID]" if allowed else f"{call.verb}no [ID]"
+    return Reply(f"`{word}` is not understood, and the question still waits. {meant}`{how}`.")
 
 
 async def grants(call: CommandCall) -> Reply:
@@ -89,9 +112,10 @@ async def safety(call: CommandCall) -> Reply:
         return Reply(
             "\n".join(["You are asked before:", *lines, "", f"`{verb}safety on|off NAME`."])
         )
-    if len(words) != 2 or words[0] not in ("on", "off") or words[1] not in SAFETY_TRIGGERS:
-        names = ", ".join(f"`{name}`" for name in SAFETY_TRIGGERS)
-        return Reply(f"`{verb}safety on NAME` or `{verb}safety off NAME`; names: {names}.")
-    await call.reach.people.put(call.person, f"safety.{words[1]}", words[0])
-    asked = "You are asked" if words[0] == "on" else "You are not asked any more"
-    return Reply(f"{asked} before `{words[1]}`.")
+    wanted = read_switch(f"{verb}safety", call.argument, SAFETY_TRIGGERS)
+    if isinstance(wanted, str):
+        return Reply(wanted)
+    name, on = wanted
+    await call.reach.people.put(call.person, f"safety.{name}", "on" if on else "off")
+    asked = "You are asked" if on else "You are not asked any more"
+    return Reply(f"{asked} before `{name}`.")

@@ -8,6 +8,7 @@ from typing import Final, Literal
 from parley.agent.person import LONGEST_INSTRUCTIONS, LONGEST_NAME, Soul
 from parley.gateway.commands.base import CommandCall, Reply
 from parley.gateway.commands.info import plan_line
+from parley.gateway.commands.switches import read_switch
 
 __all__ = ["connectors", "settings", "skills", "soul"]
 
@@ -89,17 +90,13 @@ async def _switch(
     known: Mapping[str, bool],
     offered: Mapping[str, bool],
 ) -> Reply:
-    words = call.argument.lower().split()
-    usage = f"`{call.verb}{kind} on NAME` or `{call.verb}{kind} off NAME`"
-    if len(words) != 2 or words[0] not in ("on", "off"):
-        return Reply(f"{usage}.")
-    by_name = {name.lower(): name for name in known}
-    name = by_name.get(words[1])
-    if name is None:
-        return Reply(f"{usage}; names: {', '.join(f'`{each}`' for each in known)}.")
-    await call.reach.people.put(call.person, f"{kind}.{name}", words[0])
-    told = [f"`{name}` is {words[0]}."]
-    if words[0] == "on" and not offered.get(name):
+    wanted = read_switch(f"{call.verb}{kind}", call.argument, known)
+    if isinstance(wanted, str):
+        return Reply(wanted)
+    name, on = wanted
+    await call.reach.people.put(call.person, f"{kind}.{name}", _on(on))
+    told = [f"`{name}` is {_on(on)}."]
+    if on and not offered.get(name):
         told.append("Nothing here offers it yet: an owner has to set it up.")
     return Reply(" ".join([*told, *_note(call)]))
 

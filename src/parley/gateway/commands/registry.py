@@ -17,11 +17,13 @@ from parley.gateway.commands import (
     work,
 )
 from parley.gateway.commands.base import Command, CommandCall, Reply
+from parley.gateway.commands.near_miss import near_miss
 
 __all__ = ["COMMANDS", "looks_like_command", "read_command", "unknown"]
 
 _SHAPE: Final = re.compile(r"([/!])([a-zA-Z][\w-]*)(?:\s+(.*))?\s*\Z", re.DOTALL)
 _SAME: Final = {"yes": "approve", "no": "deny"}
+_MOST_WORDS: Final = 3
 
 
 async def _help(call: CommandCall) -> Reply:
@@ -111,9 +113,13 @@ COMMANDS: Final[dict[str, Command]] = {
     command.name: command for commands in _GROUPS.values() for command in commands
 }
 
+_NAMES: Final = (*COMMANDS, *_SAME)
+
 
 def looks_like_command(text: str) -> bool:
-    """`/word …`, and not a path such as `/etc/hosts`; `!word …` where there is such a command."""
+    """`/word …`, and not a path such as `/etc/hosts`; `!word …` where there is such a command, or
+    one that was mistyped.
+    """
     return bool(read_command(text)[0])
 
 
@@ -123,12 +129,18 @@ def read_command(text: str) -> tuple[str, str]:
     if shape is None:
         return "", ""
     name = _SAME.get(shape[2].lower(), shape[2].lower())
-    if shape[1] == "!" and name not in COMMANDS:
+    said = (shape[3] or "").strip()
+    if shape[1] == "!" and name not in COMMANDS and not _is_slip(name, said):
         return "", ""
-    return name, (shape[3] or "").strip()
+    return name, said
+
+
+def _is_slip(name: str, said: str) -> bool:
+    """Whether a command was mistyped. Who writes a sentence after a `!` means no command."""
+    return len(said.split()) <= _MOST_WORDS and near_miss(name, _NAMES) is not None
 
 
 def unknown(name: str, verb: str) -> str:
-    near = difflib.get_close_matches(name, COMMANDS, n=1)
-    meant = f" Did you mean `{verb}{near[0]}`?" if near else ""
+    near = near_miss(name, _NAMES) or next(iter(difflib.get_close_matches(name, _NAMES, n=1)), None)
+    meant = f" Did you mean `{verb}{near}`?" if near else ""
     return f"There is no command `{verb}{name}`.{meant} `{verb}help` lists them."
