@@ -13,11 +13,15 @@ from parley.cli._shared import fail
 from parley.protocol import ParleyError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from parley.agent.providers.local.hub import HubReference
     from parley.agent.providers.local.weights import LocalModel
     from parley.config.settings import Settings
     from parley.profiles import Profile
 
 __all__ = [
+    "fetch_from_hub",
     "fetch_model",
     "fetch_runtime",
     "may_ask",
@@ -51,6 +55,16 @@ def fetch_model(model: LocalModel) -> bool:
     with shown_progress(f"Installing {model.title}") as progress:
         install(model, progress=progress)
     return True
+
+
+def fetch_from_hub(reference: HubReference) -> Path:
+    """Install a model of the hub, and what runs it; returns its file."""
+    from parley.agent.providers.local.hub import find_file, install_from_hub
+
+    file = find_file(reference)
+    fetch_runtime()
+    with shown_progress(f"Installing {file.reference.file}") as progress:
+        return install_from_hub(file, progress=progress)
 
 
 def offer_missing_model(profile: Profile, settings: Settings, *, fetch_unasked: bool) -> Settings:

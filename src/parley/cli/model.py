@@ -34,6 +34,7 @@ def register(parent: typer.Typer) -> None:
 @app.command("list")
 def list_(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
     """Show the models that can be installed, which are, and which one answers."""
+    from parley.agent.providers.local.hub import RECOMMENDED, hub_files
     from parley.agent.providers.local.install import is_installed
     from parley.agent.providers.local.weights import CATALOGUE, installed_file
 
@@ -57,6 +58,9 @@ def list_(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] =
         ]
     if chosen is not None and chosen not in CATALOGUE:
         rows.append(_file_row(Path(chosen).expanduser()))
+    for reference, path in hub_files():
+        if str(path) != chosen:
+            rows.append({**_file_row(path), "name": str(reference), "in_use": False})
     if as_json:
         print_json(rows)
         return
@@ -66,25 +70,37 @@ def list_(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] =
         size = megabytes(int(str(row["size"])))
         typer.echo(f"{mark} {row['name']:<10} {state:<14} {size:>8}  {row['title']}: {row['note']}")
     typer.echo("* answers now" if chosen is not None else "No local model answers now.")
+    typer.echo("From a model hub, with `parley model install`, by the memory of your machine:")
+    for one in RECOMMENDED:
+        typer.echo(f"  {one.memory_gb:>2} GB  {megabytes(one.size)}  {one.reference}")
 
 
 @app.command("install")
 def install(
     name: Annotated[
-        str, typer.Argument(help="A name that `parley model list` shows, or `runtime`.")
+        str,
+        typer.Argument(
+            help="A name that `parley model list` shows, hf:OWNER/REPO[/FILE], runtime."
+        ),
     ],
 ) -> None:
     """Fetch a model, and what runs it. An interrupted install goes on where it stopped.
 
     `runtime` alone is what runs them, for a .gguf file of yours.
     """
+    from parley.agent.providers.local.hub import parse_reference
     from parley.agent.providers.local.weights import catalogued
-    from parley.cli._model_fetch import fetch_model, fetch_runtime
+    from parley.cli._checks.finding import quoted
+    from parley.cli._model_fetch import fetch_from_hub, fetch_model, fetch_runtime
 
     with _one_sentence():
         if name == "runtime":
             is_new = fetch_runtime()
             typer.echo(f"The runtime is {'installed' if is_new else 'already installed'}.")
+            return
+        if (wanted := parse_reference(name)) is not None:
+            path = fetch_from_hub(wanted)
+            typer.echo(f"It is installed. To let it answer: parley model use {quoted(path)}")
             return
         model = catalogued(name)
         if fetch_model(model):
@@ -128,10 +144,20 @@ def remove(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
 ) -> None:
     """Remove a model's weights from this machine."""
+    from parley.agent.providers.local.hub import installed_hub_file, parse_reference
     from parley.agent.providers.local.install import is_installed, uninstall
     from parley.agent.providers.local.weights import catalogued
 
     with _one_sentence():
+        if (reference := parse_reference(name)) is not None:
+            path = installed_hub_file(reference)
+            if not reference.file or not path.is_file():
+                fail(f"{reference} is not installed; `parley model list` shows what is.")
+            if not yes and not (sys.stdin.isatty() and typer.confirm(f"Remove {path}?")):
+                fail(f"Confirm with --yes: `parley model remove {reference} --yes`.")
+            path.unlink()
+            typer.echo(f"{reference} is removed.")
+            return
         model = catalogued(name, "remove")
         if is_installed(model) and not yes:
             if not sys.stdin.isatty():

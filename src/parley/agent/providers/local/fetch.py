@@ -11,11 +11,11 @@ import ssl
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeAlias
+from typing import IO, TypeAlias
 from urllib.parse import urlsplit
 
 from parley.agent.providers.local.errors import (
@@ -26,7 +26,15 @@ from parley.agent.providers.local.errors import (
 )
 from parley.agent.providers.local.locate import Wheel
 
-__all__ = ["DirectFetchError", "Progress", "check_sha256", "fetch", "file_sha256", "remove"]
+__all__ = [
+    "DirectFetchError",
+    "Progress",
+    "check_sha256",
+    "fetch",
+    "file_sha256",
+    "open_url",
+    "remove",
+]
 
 Progress: TypeAlias = Callable[[int, int, str], None]
 """Told `(done_bytes, total_bytes, label)`."""
@@ -65,8 +73,11 @@ def fetch(
     *,
     on_bytes: Callable[[int], None],
     pause: float = 1.0,
+    token: str | None = None,
 ) -> None:
     """Fetch `wheel` into `part`, beginning where `part` ends; `on_bytes` is told its size.
+
+    `token` is shown to the host of the address and to no other that it leads to.
 
     Raises `OfflineError` when the connection keeps failing (`part` is kept), `DirectFetchError`
     when the server refuses us, `ChecksumError` when what came is wrong (`part` is removed).
@@ -75,7 +86,7 @@ def fetch(
     while True:
         before = _size(part)
         try:
-            _fetch_some(wheel.url, part, on_bytes)
+            _fetch_some(wheel.url, part, on_bytes, token)
             break
         except _BrokenOffError as error:
             fruitless = 0 if _size(part) > before else fruitless + 1
@@ -117,10 +128,10 @@ def remove(path: Path) -> None:
         path.unlink()
 
 
-def _fetch_some(url: str, part: Path, on_bytes: Callable[[int], None]) -> None:
+def _fetch_some(url: str, part: Path, on_bytes: Callable[[int], None], token: str | None) -> None:
     offset = _size(part)
     try:
-        with _open(url, offset) as stream:
+        with _open(url, offset, token) as stream:
             done = _append(stream, part, on_bytes)
     except _NothingThereError as error:
         if error.total == offset:  # an earlier attempt was stopped after the last byte
@@ -158,13 +169,13 @@ def _read(source: io.BufferedIOBase) -> bytes:
 
 
 @contextmanager
-def _open(url: str, offset: int) -> Iterator[_Stream]:
+def _open(url: str, offset: int, token: str | None) -> Iterator[_Stream]:
     scheme = urlsplit(url).scheme
     if scheme == "file":
         with _open_file(url, offset) as stream:
             yield stream
     elif scheme in ("http", "https"):
-        with _open_http(url, offset) as stream:
+        with _open_http(url, offset, token) as stream:
             yield stream
     else:
         raise DirectFetchError("The package index names an address that cannot be fetched.")
@@ -185,11 +196,9 @@ def _open_file(url: str, offset: int) -> Iterator[_Stream]:
 
 
 @contextmanager
-def _open_http(url: str, offset: int) -> Iterator[_Stream]:
-    opener = urllib.request.build_opener(urllib.request.HTTPSHandler(context=_tls()))
-    opener.addheaders = [("User-Agent", "parley"), ("Range", f"bytes={offset}-")]
+def _open_http(url: str, offset: int, token: str | None) -> Iterator[_Stream]:
     try:
-        response: http.client.HTTPResponse = opener.open(url, timeout=_SILENCE)
+        response = open_url(url, {"Range": f"bytes={offset}-"}, token=token)
     except urllib.error.HTTPError as error:
         with error:
             if error.code == http.HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE and offset:
@@ -205,6 +214,44 @@ def _open_http(url: str, offset: int) -> Iterator[_Stream]:
         raise _BrokenOffError from error
     with response:
         yield _stream_of(response, offset)
+
+
+class _TokenForOneHost(urllib.request.HTTPRedirectHandler):
+    """Shows the token again where a redirect stays on the host, and never elsewhere."""
+
+    def redirect_request(  # noqa: PLR0917 - as it is called
+        self,
+        req: urllib.request.Request,
+        fp: IO[bytes],
+        code: int,
+        msg: str,
+        headers: http.client.HTTPMessage,
+        newurl: str,
+    ) -> urllib.request.Request | None:
+        following = super().redirect_request(req, fp, code, msg, headers, newurl)
+        shown = req.unredirected_hdrs.get("Authorization")
+        if following is not None and shown and _host(newurl) == _host(req.full_url):
+            following.add_unredirected_header("Authorization", shown)
+        return following
+
+
+def _host(url: str) -> tuple[str, str]:
+    parts = urlsplit(url)
+    return parts.scheme, parts.netloc.lower()
+
+
+def open_url(
+    url: str, headers: Mapping[str, str], *, token: str | None = None
+) -> http.client.HTTPResponse:
+    """Open an HTTP address; `token` is shown to its host alone."""
+    tls = urllib.request.HTTPSHandler(context=_tls())
+    opener = urllib.request.build_opener(tls, _TokenForOneHost())
+    opener.addheaders = [("User-Agent", "parley"), *headers.items()]
+    request = urllib.request.Request(url)  # noqa: S310 - its scheme is checked by callers
+    if token is not None:
+        request.add_unredirected_header("Authorization", f"Bearer {token}")
+    response: http.client.HTTPResponse = opener.open(request, timeout=_SILENCE)
+    return response
 
 
 def _stream_of(response: http.client.HTTPResponse, offset: int) -> _Stream:

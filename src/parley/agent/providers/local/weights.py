@@ -139,7 +139,7 @@ def installed_file(model: LocalModel, cache: Path | None = None) -> Path:
 
 def has_any_model() -> bool:
     """Whether a model was ever installed here; costs one look at a directory."""
-    return any((cache_directory() / "models").glob("*.gguf"))
+    return any((cache_directory() / "models").rglob("*.gguf"))
 
 
 def catalogued(name: str, verb: str = "install") -> LocalModel:
