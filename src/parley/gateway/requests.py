@@ -19,7 +19,7 @@ from parley.storage.contract import (
     SessionRecord,
     TurnResult,
 )
-from parley.storage.hands import Scope
+from parley.storage.hands import JobRecord, Scope
 from parley.storage.items import ItemStore, ResponseItems
 
 if TYPE_CHECKING:
@@ -70,6 +70,12 @@ class RequestRows(ItemStore, Protocol):
     async def session_of(self, lane: str) -> SessionRecord | None: ...
     async def transcript(self, session: str, *, whole: bool = False) -> list[Entry]: ...
     async def delete_session(self, session: str, *, requests: bool = True) -> bool: ...
+    async def sessions_under(
+        self, lanes: str, *, limit: int, after: tuple[float, str] | None = None
+    ) -> list[SessionRecord]: ...
+    async def jobs_under(
+        self, lanes: str, *, limit: int, after: tuple[float, str] | None = None
+    ) -> list[JobRecord]: ...
 
 
 class ProfileDoor:
@@ -137,6 +143,10 @@ class ProfileDoor:
 
     def _lane(self, source: SessionSource) -> str:
         return self.named(self.bind(InboundMessage(source, "", "lane")))[0]
+
+    def approvals_waiting(self, lane: str) -> tuple[str, ...]:
+        """The ids of what the turn that runs there has asked."""
+        return tuple(asked.id for asked in self._serving.approvals.waiting(lane))
 
     def waits_for_approval(self, lane: str) -> bool:
         """Whether the turn that runs there has asked something."""

@@ -551,6 +551,11 @@ class Store(HandsStore, PeopleStore, MemoryStore, ItemStore, Protocol):
     async def sessions(
         self, *, lane: str | None = None, limit: int = 50, before: float | None = None
     ) -> list[SessionRecord]: ...
+    async def sessions_under(
+        self, lanes: str, *, limit: int, after: tuple[float, str] | None = None
+    ) -> list[SessionRecord]:
+        """The newest sessions of lanes that begin so, `after` the last use and id of another."""
+
     async def find_sessions(self, prefix: str, *, lane: str | None = None) -> list[SessionRecord]:
         """Sessions whose id begins with `prefix`."""
 

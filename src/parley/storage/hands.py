@@ -298,6 +298,11 @@ class HandsStore(Protocol):
     async def jobs(self, lane: str) -> list[JobRecord]:
         """What is planned for a lane, the next one first."""
 
+    async def jobs_under(
+        self, lanes: str, *, limit: int, after: tuple[float, str] | None = None
+    ) -> list[JobRecord]:
+        """The next jobs of lanes that begin so, `after` the time and id of another."""
+
     # what was said
     async def post(
         self, lane: str, draft: Draft, *, said: ChatMessage | None = None, owner: str | None = None

@@ -94,6 +94,20 @@ async def test_what_is_refused_is_not_run_and_the_model_is_told(
     assert names.index("approval.decided") == names.index("approval.asked") + 1
 
 
+@pytest.mark.parametrize(("choice", "allowed"), [("once", True), ("deny", False)])
+async def test_a_question_is_answered_in_hermes_words_too(
+    program: Program, stage: Stage, deed: AskingTool, choice: str, allowed: bool
+) -> None:
+    stage.then(A_CALL, DONE)
+    run, question = await asking(program)
+    answer = await program.ask("POST", f"/v1/runs/{run}/approval", {"choice": choice})
+    assert (answer.status, answer.json) == (200, {"id": question.data["id"], "allowed": allowed})
+    await program.over(run)
+    assert deed.done == ([ARGUMENTS] if allowed else [])
+    answer = await program.ask("POST", f"/v1/runs/{run}/approval", {"choice": choice})
+    assert (answer.status, answer.code) == (409, "approval_not_waiting")
+
+
 async def test_many_who_allow_it_at_once_allow_it_once(
     program: Program, stage: Stage, deed: AskingTool
 ) -> None:

@@ -79,6 +79,19 @@ def planned(db: sqlite3.Connection, lane: str) -> list[JobRecord]:
     return found
 
 
+def under(
+    db: sqlite3.Connection, lanes: str, *, limit: int, after: tuple[float, str] | None
+) -> list[JobRecord]:
+    """What is planned for lanes that begin so; a row that cannot be read is left out."""
+    at, id = after or (-1e18, "")
+    values = {"lanes": lanes, "beyond": f"{lanes}\U0010ffff", "limit": limit, "at": at, "id": id}
+    found = []
+    for row in db.execute(SQL["jobs_under"], values):
+        with suppress(*_BROKEN):
+            found.append(JobRecord(_job(row), row["next_at"]))
+    return found
+
+
 def _job(row: sqlite3.Row) -> Job:
     once = row["cron"] is None and row["every"] is None
     return Job(

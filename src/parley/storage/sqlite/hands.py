@@ -130,6 +130,11 @@ class SqliteHands:
     async def jobs(self, lane: str) -> list[JobRecord]:
         return await self._engine.read(lambda db: clock.planned(db, lane))
 
+    async def jobs_under(
+        self, lanes: str, *, limit: int, after: tuple[float, str] | None = None
+    ) -> list[JobRecord]:
+        return await self._engine.read(lambda db: clock.under(db, lanes, limit=limit, after=after))
+
     # ── what was said ──
 
     async def post(

@@ -81,6 +81,14 @@ def listing(
     return [rows.session_record(row) for row in db.execute(query, values)]
 
 
+def under(
+    db: sqlite3.Connection, lanes: str, *, limit: int, after: tuple[float, str] | None
+) -> list[SessionRecord]:
+    at, id = after or (_FAR_FUTURE, "")
+    values = {"lanes": lanes, "beyond": f"{lanes}\U0010ffff", "limit": limit, "at": at, "id": id}
+    return [rows.session_record(row) for row in db.execute(SQL["sessions_under"], values)]
+
+
 def by_prefix(db: sqlite3.Connection, prefix: str, *, lane: str | None) -> list[SessionRecord]:
     values = {"prefix": prefix, "beyond": prefix + "\U0010ffff", "lane": lane}
     return [rows.session_record(row) for row in db.execute(SQL["sessions_by_prefix"], values)]

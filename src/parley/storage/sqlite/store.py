@@ -232,6 +232,13 @@ class SqliteStore(SqliteHands, SqlitePeople, SqliteMemory, SqliteItems, SqliteCo
             lambda db: sessions.listing(db, lane=lane, limit=limit, before=before)
         )
 
+    async def sessions_under(
+        self, lanes: str, *, limit: int, after: tuple[float, str] | None = None
+    ) -> list[SessionRecord]:
+        return await self._engine.read(
+            lambda db: sessions.under(db, lanes, limit=limit, after=after)
+        )
+
     async def find_sessions(self, prefix: str, *, lane: str | None = None) -> list[SessionRecord]:
         return await self._engine.read(lambda db: sessions.by_prefix(db, prefix, lane=lane))
 

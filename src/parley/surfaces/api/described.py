@@ -82,7 +82,7 @@ MORE: Final[dict[tuple[str, str], More]] = {
     ("POST", "/v1/runs"): More("Runs", "Run", (404, 409), _TALKS, example=_HELLO),
     ("GET", "/v1/runs/{id}"): More("Runs", "Run", (404,)),
     ("GET", "/v1/runs/{id}/events"): More(
-        "Runs", "text/event-stream", (404,), ("LastEventId", "After"), _RUN_STREAM
+        "Runs", "text/event-stream", (404,), ("LastEventId", "After", "Names"), _RUN_STREAM
     ),
     ("POST", "/v1/runs/{id}/stop"): More("Runs", "Run", (404,)),
     ("POST", "/v1/runs/{id}/approval"): More(
@@ -94,7 +94,11 @@ MORE: Final[dict[tuple[str, str], More]] = {
     ("GET", "/v1/models"): More("Models", "ModelList"),
     ("GET", "/v1/models/{model}"): More("Models", "Model", (404,)),
     ("GET", "/v1/capabilities"): More("Models", "Capabilities", (404,)),
+    ("GET", "/api/sessions"): More("Views", "SessionList", (404,), ("Limit", "Cursor", "All")),
+    ("GET", "/api/jobs"): More("Views", "JobList", (404,), ("Limit", "Cursor", "All")),
     ("GET", "/healthz"): More("Server", "Health"),
+    ("GET", "/health"): More("Server", "Health"),
+    ("GET", "/v1/health"): More("Server", "Health"),
     ("GET", "/readyz"): More("Server", "Readiness"),
     ("GET", "/metrics"): More("Server", "text/plain"),
     ("GET", "/openapi.json"): More("Server", "application/json"),
@@ -198,6 +202,25 @@ PARAMETERS: Final[dict[str, dict[str, Any]]] = {
         "order", {"type": "string", "enum": ["asc", "desc"]}, "The newest first without it."
     ),
     "AfterItem": _query("after", {"type": "string"}, "The item that the page comes behind."),
+    "Names": _query(
+        "names",
+        {"type": "string", "enum": ["parley", "hermes"]},
+        "`hermes`: the events and their fields have Hermes' names. The header `X-Parley-Names` is "
+        "the same.",
+        "hermes",
+    ),
+    "Cursor": _query(
+        "after",
+        {"type": "string", "pattern": r"^[0-9]{1,12}(\.[0-9]{1,9})?~[!-~]{1,256}$"},
+        "The `next` of the page before.",
+        "1700000000.5~abc",
+    ),
+    "All": _query(
+        "all",
+        {"type": "string", "enum": ["true", "false"]},
+        "`true`: those of everybody; this takes the scope admin.",
+        "false",
+    ),
 }
 HEADERS: Final[dict[str, dict[str, Any]]] = {
     "RequestId": {"description": "Of this request, as logs name it.", "schema": {"type": "string"}},

@@ -14,7 +14,7 @@ from parley.surfaces.api.desk import Desk
 if TYPE_CHECKING:
     from aiohttp import web
 
-__all__ = ["capabilities", "healthz", "metrics", "model", "models", "readyz"]
+__all__ = ["capabilities", "health", "health_v1", "healthz", "metrics", "model", "models", "readyz"]
 
 _FEATURES: Final = (
     "chat.completions",
@@ -37,6 +37,16 @@ async def healthz(desk: Desk, request: web.Request, caller: Caller | None) -> we
     from aiohttp import web
 
     return web.json_response({"status": "ok"})
+
+
+async def health(desk: Desk, request: web.Request, caller: Caller | None) -> web.Response:
+    """The process lives: the name that Hermes has for it."""
+    return await healthz(desk, request, caller)
+
+
+async def health_v1(desk: Desk, request: web.Request, caller: Caller | None) -> web.Response:
+    """The process lives: Hermes' name for clients with a base address that ends in `/v1`."""
+    return await healthz(desk, request, caller)
 
 
 async def readyz(desk: Desk, request: web.Request, caller: Caller | None) -> web.Response:

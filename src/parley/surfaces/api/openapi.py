@@ -32,6 +32,7 @@ _TAGS: Final = {
     "Conversations": "Where responses are kept together, item by item.",
     "Runs": "Work that goes on without its client, and after a restart.",
     "Models": "Who can be asked, and for what.",
+    "Views": "What is stored and planned, to be read.",
     "Server": "How the server is, and what it offers.",
 }
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel
 
 from parley.profiles import PROFILE_NAME
-from parley.surfaces.api import chat, conversations, meta, page, responses, runs
+from parley.surfaces.api import chat, conversations, meta, page, responses, runs, views
 from parley.surfaces.api.errors import ApiError
 from parley.surfaces.api.wire.chat_in import ChatCompletionRequest
 from parley.surfaces.api.wire.conversations import (
@@ -170,7 +170,23 @@ ROUTES: tuple[Route, ...] = (
     Route("GET", "/v1/models", meta.models, "Who can be asked.", ("chat", "runs")),
     Route("GET", "/v1/models/{model}", meta.model, "One of them.", ("chat", "runs")),
     Route("GET", "/v1/capabilities", meta.capabilities, "What can be done.", ("chat", "runs")),
+    Route(
+        "GET",
+        "/api/sessions",
+        views.sessions,
+        "The conversations of this key; with `all=true` every one (scope admin).",
+        ("chat", "runs", "admin"),
+    ),
+    Route(
+        "GET",
+        "/api/jobs",
+        views.jobs,
+        "What is planned there; with `all=true` everything (scope admin).",
+        ("chat", "runs", "admin"),
+    ),
     Route("GET", "/healthz", meta.healthz, "The process lives."),
+    Route("GET", "/health", meta.health, "The same, where Hermes has it."),
+    Route("GET", "/v1/health", meta.health_v1, "The same, where Hermes has it."),
     Route("GET", "/readyz", meta.readyz, "Whether messages are taken."),
     Route("GET", "/metrics", meta.metrics, "Numbers, for Prometheus.", ("admin",)),
     Route("GET", "/openapi.json", page.description, "This list, for programs."),

@@ -24,6 +24,7 @@ from parley.surfaces.api.wire.runs import (
     RunStatus,
     approval_decided,
     encode_run_event,
+    hermes_event,
     read_approval,
     read_run,
     run_object,
@@ -112,10 +113,14 @@ async def approve(desk: Desk, request: web.Request, caller: Caller) -> web.Respo
         door, lane = records.door, record.lane
         runs = _runs(record, await records.last_event(id))
     found = Answer()
-    if runs:
+    approval = answer.approval_id
+    if approval is None:
+        waiting = door.approvals_waiting(lane) if runs else ()
+        approval = waiting[0] if len(waiting) == 1 else ""
+    if runs and approval:
         found = await door.decide(
             lane,
-            approval=answer.approval_id,
+            approval=approval,
             allowed=allowed,
             by=SessionSource(platform="api", user_id=caller.owner),
             scope=answer.scope,
@@ -129,14 +134,14 @@ async def approve(desk: Desk, request: web.Request, caller: Caller) -> web.Respo
             code="approval_not_waiting",
         )
     if records is not None:
-        decided = approval_decided(answer.approval_id, answer.decision)
+        decided = approval_decided(approval, "approve" if allowed else "deny")
         records.note(id, ("approval.decided", decided))
-    return web.json_response({"id": answer.approval_id, "allowed": allowed})
+    return web.json_response({"id": approval, "allowed": allowed})
 
 
 async def events(desk: Desk, request: web.Request, caller: Caller) -> web.StreamResponse:
     """Everything that happened in a run, from the start or from `Last-Event-ID`, and what will."""
-    after = _after(request)
+    after, names = _after(request), _names(request)
     records, record = await _found(desk, request, caller)
     async with EventStream(
         request,
@@ -145,8 +150,11 @@ async def events(desk: Desk, request: web.Request, caller: Caller) -> web.Stream
         allowed=caller.still,
     ) as out:
         async for event in records.events(record.id, after):
-            told = encode_run_event(event.kind, record.id, event.data)
-            await out.send(told, event=event.kind, id=event.number)
+            kind, data = event.kind, event.data
+            if names == "hermes":
+                kind, data = hermes_event(kind, data)
+            told = encode_run_event(kind, record.id, data)
+            await out.send(told, event=kind, id=event.number)
     return out.response
 
 
@@ -200,6 +208,14 @@ def _shown(door: ProfileDoor, record: RequestRecord, last_event: int = 0) -> dic
 def _runs(record: RequestRecord, last_event: int) -> bool:
     """Whether what happens in its lane is its own: it has begun, and is not over."""
     return record.ended_at is None and last_event > 0
+
+
+def _names(request: web.Request) -> str:
+    """Whose names the events have: by the query, else by the header."""
+    names = request.query.get("names") or request.headers.get("X-Parley-Names") or "parley"
+    if names not in {"parley", "hermes"}:
+        raise ApiError.bad_request("`names` must be parley or hermes.", param="names")
+    return names
 
 
 def _after(request: web.Request) -> int:

@@ -245,6 +245,7 @@ _RUNS: Final[dict[str, Schema]] = {
         "A run as it stands.",
         {
             "id": _TEXT,
+            "run_id": {"type": "string", "description": "The same, as Hermes names it."},
             "object": {"const": "run"},
             "status": _one_of(
                 "queued", "running", "waiting_for_approval", "completed", "failed", "cancelled"
@@ -270,6 +271,52 @@ _RUNS: Final[dict[str, Schema]] = {
         "What was decided.",
         {"id": {"type": "string", "description": "Of the question."}, "allowed": _FLAG},
     ),
+}
+
+_VIEWS: Final[dict[str, Schema]] = {
+    "Session": _object(
+        "A stored conversation.",
+        {
+            "id": _TEXT,
+            "object": {"const": "session"},
+            "model": _MODEL,
+            "platform": _TEXT,
+            "session_id": _or_null(_TEXT, "Its name for `X-Parley-Session-Id`; null with `all`."),
+            "title": _or_null(_TEXT),
+            "turns": _COUNT,
+            "input_tokens": _COUNT,
+            "output_tokens": _COUNT,
+            "created_at": _TIME,
+            "updated_at": _TIME,
+            "current": _FLAG,
+        },
+    ),
+    "Job": _object(
+        "Something that is planned.",
+        {
+            "id": _TEXT,
+            "object": {"const": "job"},
+            "model": _MODEL,
+            "platform": _TEXT,
+            "text": _TEXT,
+            "cron": _or_null(_TEXT),
+            "every": _or_null(_NUMBER, "Seconds."),
+            "timezone": _TEXT,
+            "next_at": _TIME,
+        },
+    ),
+    **{
+        f"{name}List": _object(
+            "A page of a list.",
+            {
+                "object": {"const": "list"},
+                "data": _list(ref(name)),
+                "has_more": _FLAG,
+                "next": _or_null(_TEXT, "Send it as `after` for the next page."),
+            },
+        )
+        for name in ("Session", "Job")
+    },
 }
 
 # ── the server ────────────────────────────────────────────────────────────────────────────────
@@ -334,5 +381,5 @@ _SERVER: Final[dict[str, Schema]] = {
     "Error": _object("What every refusal and every failure looks like.", {"error": _ERROR}),
 }
 
-ANSWERS: Final[dict[str, Schema]] = {**_CHAT, **_RESPONSES, **_RUNS, **_SERVER}
+ANSWERS: Final[dict[str, Schema]] = {**_CHAT, **_RESPONSES, **_RUNS, **_VIEWS, **_SERVER}
 """Each by its name."""

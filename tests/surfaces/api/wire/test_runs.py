@@ -38,6 +38,7 @@ def test_a_run_that_waits_says_so() -> None:
     run = run_object("run_1", status="queued", session_id="s1", model="default", created_at=1.9)
     assert run == {
         "id": "run_1",
+        "run_id": "run_1",
         "object": "run",
         "status": "queued",
         "session_id": "s1",

@@ -24,6 +24,13 @@ SELECT s.*, l.session IS NOT NULL AS current
 FROM session s LEFT JOIN lane l ON l.key = s.lane AND l.session = s.id
 WHERE s.lane = :lane AND s.updated_at < :before ORDER BY s.updated_at DESC LIMIT :limit;
 
+-- name: sessions_under
+-- The newest sessions of lanes that begin so, a page at a time.
+SELECT s.*, l.session IS NOT NULL AS current
+FROM session s LEFT JOIN lane l ON l.key = s.lane AND l.session = s.id
+WHERE s.lane >= :lanes AND s.lane < :beyond AND (s.updated_at, s.id) < (:at, :id)
+ORDER BY s.updated_at DESC, s.id DESC LIMIT :limit;
+
 -- name: sessions_by_prefix
 -- Sessions whose id begins so, of one lane or of all.
 SELECT s.*, l.session IS NOT NULL AS current

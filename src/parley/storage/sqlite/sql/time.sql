@@ -19,6 +19,11 @@ DELETE FROM job WHERE id = :id AND lane = :lane;
 SELECT id, lane, payload, cron, every, timezone, next_at FROM job
 WHERE lane = :lane ORDER BY next_at, id;
 
+-- name: jobs_under
+-- What is planned for lanes that begin so, a page at a time.
+SELECT id, lane, payload, cron, every, timezone, next_at FROM job
+WHERE lane >= :lanes AND lane < :beyond AND (next_at, id) > (:at, :id) ORDER BY next_at, id LIMIT :limit;
+
 -- name: jobs_due
 -- Jobs whose time has come.
 SELECT id, lane, payload, cron, every, timezone, next_at FROM job

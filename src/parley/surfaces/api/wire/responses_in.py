@@ -191,6 +191,7 @@ def parse_items(
     session_id: str | None = None,
     background: bool = False,
     conversation: str | None = None,
+    before: Sequence[ResponseItem] = (),
 ) -> ParsedRequest:
     """What a response and a run ask for alike."""
     box = choose(asked.tool_choice, tool_specs(_functions(asked.tools or ())))
@@ -198,6 +199,8 @@ def parse_items(
     known = continued or asked.previous_response_id is not None or conversation is not None
     said = Conversation("input", continued=known)
     said.instruct(asked.instructions, param="instructions")
+    for index, item in enumerate(before):
+        add_item(item, f"conversation_history[{index}]", said)
     if isinstance(asked.input, str):
         said.ask(asked.input, param="input")
     else:

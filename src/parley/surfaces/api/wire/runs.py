@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal, TypeAlias
+from typing import Annotated, Any, Final, Literal, TypeAlias
 
 from pydantic import Field
 
@@ -23,9 +23,9 @@ from parley.surfaces.api.wire.content import Keeper
 from parley.surfaces.api.wire.encode import encode
 from parley.surfaces.api.wire.errors import BadRequest
 from parley.surfaces.api.wire.ids import check_session_id
-from parley.surfaces.api.wire.models import WireModel
+from parley.surfaces.api.wire.models import MOST_MESSAGES, WireModel
 from parley.surfaces.api.wire.parsed import ParsedRequest
-from parley.surfaces.api.wire.responses_in import ItemsRequest, parse_items
+from parley.surfaces.api.wire.responses_in import ItemsRequest, ResponseItem, parse_items
 from parley.surfaces.api.wire.responses_out import response_usage
 
 __all__ = [
@@ -36,6 +36,7 @@ __all__ = [
     "RunStatus",
     "approval_decided",
     "encode_run_event",
+    "hermes_event",
     "read_approval",
     "read_run",
     "run_event",
@@ -60,6 +61,7 @@ RunEventName: TypeAlias = Literal[
     "run.cancelled",
 ]
 Decision: TypeAlias = Literal["approve", "deny"]
+_Items: TypeAlias = Annotated[list[ResponseItem], Field(max_length=MOST_MESSAGES, fail_fast=True)]
 
 
 # ── in ────────────────────────────────────────────────────────────────────────────────────────
@@ -72,13 +74,24 @@ class RunRequest(ItemsRequest):
         None, description="The conversation it belongs to; without one, a new one."
     )
     stream: bool | None = Field(None, description="Not possible: follow the run's events.")
+    conversation_history: _Items | None = Field(
+        None, description="What was said before `input`, as Hermes names it."
+    )
 
 
 class ApprovalRequest(WireModel):
     """The answer to a question whether a tool may be used."""
 
-    approval_id: str = Field(description="The `id` of the question.", min_length=1, max_length=256)
-    decision: Decision
+    approval_id: str | None = Field(
+        None,
+        description="The `id` of the question; with `choice` it may be left out.",
+        min_length=1,
+        max_length=256,
+    )
+    decision: Decision | None = None
+    choice: Literal["once", "session", "always", "deny"] | None = Field(
+        None, description="Hermes' form of `decision` and `scope`."
+    )
     scope: Literal["once", "session", "always"] = Field(
         "once", description="How far a yes reaches: for this exact call, once or from now on."
     )
@@ -101,12 +114,22 @@ def read_run(body: object, keep: Keeper, *, continued: bool = False) -> ParsedRe
         stream=False,
         store=True,
         session_id=session_id,
+        before=asked.conversation_history or (),
     )
 
 
 def read_approval(body: object) -> ApprovalRequest:
     """Which question is answered, and how; raises `BadRequest`."""
-    return check(ApprovalRequest, tame(body))
+    answer = check(ApprovalRequest, tame(body))
+    if (answer.decision is None) == (answer.choice is None):
+        raise BadRequest("Send either `decision` or `choice`.", param="decision")
+    if answer.choice is None and answer.approval_id is None:
+        raise BadRequest("`approval_id` is missing.", param="approval_id")
+    if answer.choice is None:
+        return answer
+    if answer.choice == "deny":
+        return answer.model_copy(update={"decision": "deny"})
+    return answer.model_copy(update={"decision": "approve", "scope": answer.choice})
 
 
 # ── out ───────────────────────────────────────────────────────────────────────────────────────
@@ -129,6 +152,7 @@ def run_object(
     """The run as it stands. `output_items` hold the calls that the program is to make."""
     run: dict[str, Any] = {
         "id": run_id,
+        "run_id": run_id,
         "object": "run",
         "status": status,
         "session_id": session_id,
@@ -170,6 +194,34 @@ def run_event(event: TurnEvent) -> tuple[RunEventName, dict[str, Any]] | None:
             }
         case _:
             return None
+
+
+_HERMES_NAMES: Final[Mapping[str, str]] = {
+    "text.delta": "message.delta",
+    "tool.finished": "tool.completed",
+    "approval.asked": "approval.request",
+    "approval.decided": "approval.responded",
+}
+
+
+def hermes_event(name: str, fields: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    """An event in Hermes' names. What Hermes has no name for keeps ours."""
+    named = _HERMES_NAMES.get(name, name)
+    told: dict[str, Any] = {"event": named, **fields}
+    match name:
+        case "tool.started":
+            told |= {"tool": fields["name"], "preview": encode(fields["arguments"]).decode()}
+        case "tool.finished":
+            told |= {"tool": fields["name"], "error": not fields["ok"]}
+        case "approval.asked":
+            choices = ["once", "session", "always", "deny"]
+            told |= {"request_id": fields["id"], "description": fields["question"]}
+            told |= {"command": encode(fields["call"]["arguments"]).decode(), "choices": choices}
+        case "approval.decided":
+            told |= {"request_id": fields["id"]}
+        case "run.failed":
+            told |= {"error": (fields.get("error") or {}).get("message", "")}
+    return named, told
 
 
 def approval_decided(approval_id: str, decision: Decision) -> dict[str, Any]:
