@@ -443,6 +443,7 @@ async def test_a_broken_config_is_told_while_the_others_serve_until_it_is_mended
     assert detail["profiles"]["writer"] == {
         "ready": True,
         "problems": [],
+        "starting": [],
         "surfaces": {"desk": "ok"},
     }
     for name in ("default", "writer"):

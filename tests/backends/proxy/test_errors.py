@@ -46,7 +46,7 @@ async def failure(answer: Answer, *, key: str | None = KEY, **gateway: Any) -> F
         (403, '{"error": {"message": "not yours"}}', "auth", ["not yours"]),
         (400, '{"error": "just a text"}', "refused", ["just a text"]),
         (400, '{"detail": [{"msg": "wrong"}]}', "refused", ["wrong"]),
-        (404, "<html>nothing here</html>", "refused", ["gateway.proxy_url"]),
+        (404, "<html>nothing here</html>", "not_found", ["gateway.proxy_url"]),
         (413, "", "too_long", ["too long"]),
         (418, "", "refused", ["no reason"]),
         (422, "[]", "refused", []),
