@@ -10,7 +10,9 @@ from parley.config.schema import env_name, leaves
 
 
 def test_the_reference_is_as_the_code_makes_it() -> None:
-    on_disk = {file.name: file.read_text() for file in REFERENCE.iterdir()}
+    by_hand = {"python.md"}
+    files = [file for file in REFERENCE.iterdir() if file.name not in by_hand]
+    on_disk = {file.name: file.read_text() for file in files}
     assert on_disk == pages(), "make it again with: python -m docs.generate"
 
 
