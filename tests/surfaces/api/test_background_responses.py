@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import openai
@@ -11,6 +12,9 @@ from openai import AsyncOpenAI
 from openai.types.responses import Response, ResponseStreamEvent
 
 from tests.gateway.house import House
+from tests.servers.api_server import local_key
+from tests.servers.gateway_process import GatewayProcess, ModelProcess, write_config
+from tests.servers.ports import free_port
 from tests.servers.scripted_model import Reply, ScriptedModel
 from tests.servers.stage import Stage
 from tests.surfaces.api.asking import WEATHER
@@ -263,3 +267,31 @@ async def test_it_goes_on_after_a_restart(
     named: Any = [{"type": "item_reference", "id": items[-1]}, {"role": "user", "content": "x"}]
     await client.responses.create(model="default", input=named)
     assert house.words() == ["quite another answer", "x"]
+
+
+@pytest.mark.timeout(240)  # a busy machine is slow to start a process four times
+async def test_every_one_is_answered_once_though_the_gateway_is_killed(tmp_path: Path) -> None:
+    with ModelProcess() as model, GatewayProcess(tmp_path) as gateway:
+        port = free_port()
+        profile = write_config(tmp_path, model_url=model.base_url, gateway={"port": port})
+        gateway.start()
+        await gateway.until_ready()
+        made = AsyncOpenAI(base_url=f"http://127.0.0.1:{port}/v1", api_key=local_key(profile))
+        async with made as client:
+            talk = await client.conversations.create()
+            texts = [f"[[chunks 10]][[pace 0.1]] {number}" for number in range(3)]
+            begun = [await begin(client, text, conversation=talk.id) for text in texts]
+            seen = await first_text(client, begun[0].id)
+            for _ in range(3):
+                gateway.kill()
+                gateway.start()
+                await gateway.until_ready()
+            done = [await over(client, each.id) for each in begun]
+            assert [each.output_text for each in done] == [f"echo: {text}" for text in texts]
+            events = await events_of(client, begun[0].id)
+            assert events[: len(seen)] == seen
+            items: list[Any] = [
+                each async for each in client.conversations.items.list(talk.id, order="asc")
+            ]
+            said = [text for item in items for part in item.content if (text := part.text)]
+            assert said == [text for each in texts for text in (each, f"echo: {each}")]
