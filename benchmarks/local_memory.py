@@ -28,6 +28,8 @@ from parley.storage.sqlite import SqliteStore
 
 __all__: list[str] = []
 
+_LEARNED_WITHIN = 180.0
+
 _TALKS: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
     (
         "a",
@@ -92,13 +94,17 @@ _LONG = (
 )
 
 
-async def _until_learned(store: SqliteStore, chat: str, *, within: float = 180.0) -> None:
+async def _until_learned(
+    store: SqliteStore, chat: str, *, kinds: Sequence[str] = ("learned", "archived", "folded")
+) -> None:
     """Until something was made of the conversation in this chat."""
-    ends = time.monotonic() + within
+    ends = time.monotonic() + _LEARNED_WITHIN
     while time.monotonic() < ends:
         for commit in await store.commits(limit=1000):
             session = None if commit.session is None else await store.tended(commit.session)
-            if session is not None and session.key.endswith(f":{chat}"):
+            if session is None or commit.kind not in kinds:
+                continue
+            if session.key.endswith(f":{chat}"):
                 return
         await asyncio.sleep(0.2)
 
@@ -155,11 +161,14 @@ async def _measure(store: SqliteStore, person: Person) -> list[Row]:
     print("recalled:", recalled, "\nafter the correction:", *moved, sep="\n    ", flush=True)
     print("after forgetting:", *left, sep="\n    ", flush=True)
     wanted_count = sum(len(wanted) for _, _, wanted in _TALKS)
+    patterns = [each for _, _, wanted in _TALKS for each in wanted]
+    kept = sum(any(re.search(each, fact, re.I) for fact in left) for each in patterns)
     corrected = any("Oslo" in fact for fact in moved) and not any("in Bergen" in f for f in moved)
     for number, text in enumerate(_LONG):
         await person.say("long", text, f"long-{number}", user="robin")
     answer = await person.say("long", "/compact", "long-compact", user="robin")
     print("compact:", answer, flush=True)
+    await _until_learned(store, "long", kinds=("folded",))
     for commit in await store.commits(limit=1000):
         if commit.kind == "folded" and commit.session is not None:
             session = await store.tended(commit.session)
@@ -167,6 +176,7 @@ async def _measure(store: SqliteStore, person: Person) -> list[Row]:
                 print("summary:", session.summary, sep="\n", flush=True)
     return [
         Row("planted facts learned", f"{found} of {wanted_count}", "≥ 12 of 15", found >= 12),
+        Row("still known at the end", f"{kept} of {wanted_count - 2}", "", kept >= 11),
         Row("false ones", f"{len(false)}", "≤ 2", len(false) <= 2),
         Row("recalled in a new conversation", recalled[:60], "", "peanut" in recalled.lower()),
         Row("corrected", str(corrected), "", corrected),

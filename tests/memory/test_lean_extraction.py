@@ -90,6 +90,13 @@ async def test_a_newer_fact_takes_the_place_of_an_older_one() -> None:
     assert fact.replaces == (1,)
 
 
+async def test_a_fact_of_something_else_stays_whatever_the_model_says() -> None:
+    model = Small(("The person's favourite band is Radiohead.", 1))
+    known = ("The person does not eat meat.", "The person's brother plays in a band in Leeds.")
+    (fact,) = (await learned(model, task("My favourite band is Radiohead.", known=known))).facts
+    assert fact.replaces == ()
+
+
 async def test_what_is_to_be_forgotten_is_forgotten_and_not_learned_again() -> None:
     model = Small(("The person's favourite band is Radiohead.", 1))
     asked = task(

@@ -27,6 +27,12 @@ _LONGEST_MESSAGE: Final = 1_200
 _MOST_FACTS: Final = 12
 _FORGETS: Final = re.compile(r"\b(forget|vergiss|oublie|olvida)\b", re.IGNORECASE)
 _NAME: Final = re.compile(r"(?<=\s)[A-ZÀ-Þ]\w+|\b\d+\b")
+_ANYONES: Final = frozenset({"the", "his", "her", "mein", "meine"})
+_CHANGES: Final = re.compile(
+    r"\b(now|not|no longer|any ?more|instead|moved|changed|actually|correction|wrong|new)\b"
+    r"|\b(jetzt|nicht mehr|umgezogen|statt|plus maintenant|ya no|ahora)\b",
+    re.IGNORECASE,
+)
 _OURS: Final = frozenset({"I", "Person"})
 _FACTS: Final = """\
 You note what a person tells about themselves: names, family, pets, home, work, health, habits, \
@@ -77,7 +83,7 @@ class LeanExtraction:
             if source in asked_to_forget or not _is_from(fact.text, source, words):
                 continue
             if await self._is_so(_told(source, fact.text)):
-                facts.append(await self._corrected(fact, task.known))
+                facts.append(await self._corrected(fact, source, task.known))
         forgets = [
             known.id
             for line in asked_to_forget
@@ -92,9 +98,17 @@ class LeanExtraction:
         request = summary_request(lines, task.summary, words=task.words, wrong=wrong)
         return read_answer(await self.ask(request), task)
 
-    async def _corrected(self, fact: NewFact, known: Sequence[Fact]) -> NewFact:
-        """The fact with the one that it takes the place of, if there is one."""
+    async def _corrected(self, fact: NewFact, source: Line, known: Sequence[Fact]) -> NewFact:
+        """The fact with the one that it takes the place of, if there is one.
+
+        A small model says yes too often: it is asked about facts that are much alike, and about
+        others only where the person speaks of a change.
+        """
+        changes = _CHANGES.search(source.message.text) is not None
         for each in _alike(known, fact.text, least=1):
+            words = _words(each.text)
+            if not changes and 2 * len(words & _words(fact.text)) < len(words):
+                continue
             question = (
                 f"Earlier note: “{one_line(each.text, 300)}”\nNewer note: “{fact.text}”\n"
                 "Do both speak of the same thing, so that the newer one takes the place of the "
@@ -190,10 +204,14 @@ def _to_forget(line: Line, known: Fact) -> str:
 
 def _alike(known: Sequence[Fact], text: str, *, least: int) -> list[Fact]:
     """Facts that share so many telling words with the text, the most alike first."""
-    words = telling(text)
+    words = _words(text)
     scored = [(shared(words, fact.text), fact) for fact in known]
     scored.sort(key=lambda pair: pair[0], reverse=True)
     return [fact for score, fact in scored if score >= least][:3]
+
+
+def _words(text: str) -> frozenset[str]:
+    return telling(text) - _ANYONES
 
 
 def _by_line(reply: ModelReply, said: Sequence[Line]) -> ModelReply:
