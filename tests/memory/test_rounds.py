@@ -491,3 +491,24 @@ async def test_a_small_models_retries_differ_and_what_it_said_is_logged(scene: S
     asked = [task_of(request) for request in scene.model.requests]
     assert len(asked) == 3
     assert len(set(asked)) == 3
+
+
+async def test_after_an_answer_of_no_use_the_model_is_held_to_a_schema(scene: Scene) -> None:
+    scene.model.script = ("no", an_answer)
+    session = await scene.talk("I have a sister named Ida.")
+    await scene.consolidator().tend(session)
+    assert await scene.texts() != []
+    first, second = scene.model.requests
+    assert first.wishes.response_format is None  # its beginning is in the provider's cache
+    assert second.wishes.response_format is not None
+    assert "could not be used" in task_of(second)
+
+
+async def test_a_server_that_refuses_a_schema_is_asked_without_one(scene: Scene) -> None:
+    scene.alone = True
+    scene.model.script = (_REFUSED, an_answer)
+    session = await scene.talk("I have a sister named Ida.")
+    await scene.consolidator().tend(session)
+    assert await scene.texts() != []
+    held = [request.wishes.response_format is not None for request in scene.model.requests]
+    assert held == [True, False]

@@ -8,19 +8,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from typing import Any
 
 from parley.agent.foreign import one_line
 from parley.agent.providers.base import ModelRequest, Provider
 from parley.agent.tokens import size_of_text
 from parley.memory.cutting import Estimate
 from parley.memory.words import shared, telling
-from parley.protocol import ChatMessage, ToolCall, ToolSpec
+from parley.protocol import ChatMessage, ToolCall, ToolSpec, Wishes
 from parley.storage.memory import Fact, Line
 
 __all__ = [
     "KINDS",
     "Prompt",
     "Task",
+    "answer_form",
     "known_facts",
     "request_of",
     "said_by_people",
@@ -172,6 +174,35 @@ def request_of(prompt: Prompt, tools: Sequence[ToolSpec], text: str) -> ModelReq
         messages=(*prompt.messages, ChatMessage("user", text)),
         tools=tuple(tools),
     )
+
+
+def answer_form(task: Task) -> Wishes:
+    """The form of an answer as a schema, for providers that hold a model to one."""
+    numbers = {"type": "array", "items": {"type": "integer"}}
+    fact = {
+        "text": {"type": "string"},
+        "kind": {"type": "string", "enum": list(KINDS)},
+        "confidence": {"type": "number"},
+        "sources": numbers,
+        "replaces": numbers,
+    }
+    answer: dict[str, Any] = {
+        "facts": {"type": "array", "items": _object(fact)},
+        "forget": numbers,
+    }
+    if task.fold:
+        answer["summary"] = {"type": "string"}
+    schema = {"name": "memory", "schema": _object(answer), "strict": True}
+    return Wishes(response_format={"type": "json_schema", "json_schema": schema})
+
+
+def _object(properties: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": list(properties),
+        "additionalProperties": False,
+    }
 
 
 def tokens_of(request: ModelRequest, estimate: Estimate) -> int:

@@ -16,7 +16,7 @@ from parley.agent.providers.base import ModelReply, ModelRequest, Provider, Prov
 from parley.agent.tokens import estimate_tokens
 from parley.memory.answer import Answer, read_answer
 from parley.memory.archiving import with_archived
-from parley.memory.asking import Prompt, Task, known_facts, said_by_people, tokens_of
+from parley.memory.asking import Prompt, Task, answer_form, known_facts, said_by_people, tokens_of
 from parley.memory.cutting import Budget, Estimate, chunks, fold_point, newest_from
 from parley.memory.fitting import Asked, Fitting, Part
 from parley.memory.lean_extraction import LeanExtraction
@@ -209,6 +209,8 @@ class _Round:
         failed: ProviderError | None = None
         asked: Asked | None = None
         smaller, wrong, said = 0, "", ""
+        # A schema would take the place of what a remote provider has cached: only when needed.
+        is_held = self._prompt.alone
         for attempt in range(_TRIES):
             window = self._budget.window >> smaller
             fitted = await self._fitting.asked(part, facts, window, wrong=wrong)
@@ -218,15 +220,17 @@ class _Round:
             if part.keep_from is None and not asked.task.said:
                 return await self._store(part, asked, Answer())
             try:
-                reply = await self._reply(asked)
+                reply = await self._reply(asked, is_held=is_held)
                 found = read_answer(reply, asked.task)
             except ProviderError as error:
                 failed = error
                 smaller += error.kind == "too_long"
+                is_held = False  # some servers refuse a schema
                 continue
             if isinstance(found, Answer):
                 return await self._store(part, asked, found)
             # The same question would get the same answer.
+            is_held = failed is None
             wrong, said = f"{found.reason}{_AGAIN if attempt else ''}", reply.text or said
         if failed is not None and (part.keep_from is None or _is_for_later(failed)):
             if self._in_prompt(part):
@@ -316,8 +320,11 @@ class _Round:
         self._said_last = reply.text
         return reply
 
-    async def _reply(self, asked: Asked) -> ModelReply:
-        return await self._reply_to(asked.request, asked.tokens)
+    async def _reply(self, asked: Asked, *, is_held: bool) -> ModelReply:
+        request = asked.request
+        if is_held:
+            request = replace(request, wishes=answer_form(asked.task))
+        return await self._reply_to(request, asked.tokens)
 
     async def _reply_to(self, request: ModelRequest, tokens: int) -> ModelReply:
         provider = self._provider
