@@ -28,6 +28,8 @@ class RoomServer:
     asked: list[str] = field(default_factory=list)
     before: Callable[[str], None] | None = None
 
+    first_in_place = False
+
     async def open_room(self, source: SessionSource, chat: Chat) -> SessionSource:
         self._ask("open")
         room = self.made.get((chat.person, chat.number))

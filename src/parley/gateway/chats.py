@@ -99,6 +99,11 @@ class Chats:
         chat = await self._store.open_chat(person_of(source), key=key, name=name)
         return await self._place(rooms, source, chat, hello)
 
+    async def adopt(self, source: SessionSource, lane: str, session: str) -> Chat:
+        """The room for two that a person made themselves becomes a chat of theirs."""
+        chat = await self._store.chat_of_session(person_of(source), session)
+        return await self._store.place_chat(chat.person, chat.number, source, lane)
+
     async def _place(
         self,
         rooms: ChatRooms,

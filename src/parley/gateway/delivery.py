@@ -51,6 +51,10 @@ class Rejected(ParleyError):
 class ChatRooms(Protocol):
     """Makes and keeps the rooms of a person's chats. Each may be asked for again after a crash."""
 
+    @property
+    def first_in_place(self) -> bool:
+        """Whether a person's first chat is the room in which they wrote, and no other is made."""
+
     async def open_room(self, source: SessionSource, chat: Chat) -> SessionSource:
         """The room of this chat of whoever speaks in `source`, made unless it is there already.
 

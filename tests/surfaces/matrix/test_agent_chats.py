@@ -132,15 +132,15 @@ async def test_without_spaces_there_is_none_and_rooms_that_exist_do(
         await alice.wait_for_text(agent.user_id, "!help", room_id=plain)
         await alice.send(plain, "hello there")
         await alice.wait_for_text(agent.user_id, "echo: hello there", room_id=plain)
+        assert rooms_of(agent) == {plain}
+        await alice.send(plain, "!new Second")
         chat = await alice.wait_for_invite()
         await alice.join(chat)
         assert alice.client.rooms[chat].room_type != "m.space"
         assert not alice.is_encrypted(chat)
         await alice.send(chat, "and in here")
         await alice.wait_for_text(agent.user_id, "echo: and in here", room_id=chat)
-        await alice.send(plain, "!new Second")
-        await alice.join(await alice.wait_for_invite())
-        assert len(rooms_of(agent)) == 3
+        assert rooms_of(agent) == {plain, chat}
         for room in rooms_of(agent):
             assert alice.client.rooms[room].room_type != "m.space"
 
@@ -193,3 +193,32 @@ async def test_who_left_their_chat_is_asked_back_into_the_same_room(
         await alice.send(dm, "!start")
         again = await alice.wait_for_invite()
         assert again not in {dm, space, chat}
+
+
+async def test_a_persons_own_room_is_a_chat_that_is_named_and_archived(
+    synapse: Synapse, house: House
+) -> None:
+    async with (
+        an_agent(synapse, house, spaces=False) as agent,
+        Person.on(synapse, name="Alice") as alice,
+    ):
+        room = await meet(agent, alice)
+        await alice.send(room, "hello")
+        await alice.wait_for_text(agent.user_id, "echo: hello", room_id=room, seconds=40)
+        assert not alice.invites
+        await alice.send(room, "!rename Kitchen")
+        await alice.wait_for_text(agent.user_id, "is now **Kitchen**", room_id=room, seconds=40)
+        await until(lambda: alice.client.rooms[room].name == "Kitchen", seconds=20)
+        await alice.send(room, "!archive")
+        await alice.wait_for_text(agent.user_id, "is archived", room_id=room, seconds=40)
+        await alice.send(room, "!chats")
+        none = await alice.wait_for_text(agent.user_id, "`!chats all` lists", room_id=room)
+        assert "Kitchen" not in none.text
+        await alice.send(room, "!chats all")
+        await alice.wait_for_text(agent.user_id, "Kitchen · archived", room_id=room, seconds=40)
+        await alice.send(room, "!unarchive")
+        await alice.wait_for_text(agent.user_id, "is open again", room_id=room, seconds=40)
+        await alice.send(room, "still you?")
+        await alice.wait_for_text(agent.user_id, "echo: still you?", room_id=room, seconds=40)
+        assert "hello" in " ".join(house.words())
+        assert not alice.invites

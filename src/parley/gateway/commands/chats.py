@@ -37,7 +37,7 @@ async def start(call: CommandCall) -> Reply:
     """A first chat, where chats are rooms; a greeting everywhere."""
     rooms = await call.reach.chats.rooms(call.source)
     hello = await _hello(call)
-    if rooms is None:
+    if rooms is None or (rooms.first_in_place and call.source.chat_type == "dm"):
         return Reply(hello)
     found = await call.reach.chats.first(rooms, call.source, partial(_first_words, call, hello))
     if found.lane == call.lane:
@@ -78,9 +78,12 @@ async def chats(call: CommandCall) -> Reply:
             "older ones."
         )
     else:
-        found = await call.store.chats(call.person)
-        lines = [_room_line(each, here=each.lane == call.lane) for each in found[-100:]]
+        known = await call.store.chats(call.person)
+        found = [each for each in known if everything or not each.archived]
+        lines = [_room_line(each, here=each.lane == call.lane) for each in found[-_LISTED_OF_ALL:]]
         more = f"`{call.verb}new [NAME]` opens another."
+        if len(found) < len(known):
+            more += f" `{call.verb}chats all` lists archived ones."
     return Reply("\n".join([*lines, "", more]) if lines else f"You have no chats yet. {more}")
 
 
@@ -194,6 +197,8 @@ async def _room(call: CommandCall, label: str) -> Chat | None:
     if label:
         return _numbered(await call.store.chats(call.person), label)
     here = await call.store.chat_at(call.lane)
+    if here is None and call.source.chat_type == "dm" and call.source.thread_id is None:
+        here = await call.reach.chats.adopt(call.source, call.lane, call.session.id)
     return here if here is not None and here.person == call.person else None
 
 

@@ -47,7 +47,7 @@ class MatrixSurface(Surface):
         self, profile: Profile, settings: MatrixSettings, *, owners: Sequence[str]
     ) -> None:
         self._profile = profile
-        self._settings = settings
+        self.settings = settings
         self._allowed = Allowed(settings.allow, owners)
         self._account: Account | None = None
         self._serving: Serving | None = None
@@ -86,7 +86,7 @@ class MatrixSurface(Surface):
             account,
             matrix_home(self._profile),
             self._profile,
-            self._settings,
+            self.settings,
             allowed=self._allowed,
             door=door,
             log_in=login,
@@ -146,6 +146,10 @@ class _Rooms:
 
     def __init__(self, surface: MatrixSurface) -> None:
         self._surface = surface
+
+    @property
+    def first_in_place(self) -> bool:
+        return not self._surface.settings.spaces
 
     async def open_room(self, source: SessionSource, chat: Chat) -> SessionSource:
         return await self._surface.serving.spaces.open_room(source, chat)

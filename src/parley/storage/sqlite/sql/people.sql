@@ -36,9 +36,9 @@ SELECT * FROM chat WHERE person = :person AND number = :number;
 SELECT * FROM chat WHERE person = :person AND key = :key;
 
 -- name: chat_place
--- A chat is in this lane from now on. One that is a session has its place for good.
+-- A chat is in this lane from now on. One that is a session stays in its lane, and may have it for itself.
 UPDATE chat SET lane = :lane, own_lane = 1, source = :source, session = coalesce(session, :session)
-WHERE person = :person AND number = :number AND (own_lane OR lane IS NULL);
+WHERE person = :person AND number = :number AND (own_lane OR lane IS NULL OR lane = :lane);
 
 -- name: chat_at
 -- The chat that has a lane for itself. Where two lanes became one, one that is in use comes first.
