@@ -10,6 +10,7 @@ _CHECKS = {
     "openai_client.py": (
         *("plain", "stream", "tools", "structured", "errors"),
         *("responses", "responses_stream", "responses_tools"),
+        "responses_parallel_results",
     ),
     "langchain_client.py": (
         *("plain", "stream", "tools", "tools_streamed", "any_tool", "structured"),
@@ -28,6 +29,7 @@ _CHECKS = {
     "openai_client.mjs": ("plain", "stream", "tools", "structured", "responses"),
     "ai_sdk_client.mjs": (
         *("plain", "stream", "tools", "required_tool", "structured", "responses"),
+        "responses_second_turn",
     ),
 }
 

@@ -64,4 +64,9 @@ await run({
     const made = await generateText({ model: responses, prompt: "Where?", output, maxRetries: 0 });
     assert.deepEqual(made.output, PARIS);
   },
+
+  // Its second request refers to the items of the first answer by their ids.
+  async responses_second_turn() {
+    assert.equal((await generateText({ model: responses, ...both })).text, BOTH);
+  },
 });

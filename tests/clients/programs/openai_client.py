@@ -102,6 +102,24 @@ def responses_tools():
 
 
 @check
+def responses_parallel_results():
+    """Only the results are sent: the call they answer is in the response before."""
+    asked = {"model": "parley", "tools": [RESPONSE_TOOL]}
+    made = client.responses.create(input="Weather in Oslo and Rome?", **asked)
+    results = [
+        {
+            "type": "function_call_output",
+            "call_id": item.call_id,
+            "output": FOUND[json.loads(item.arguments)["town"]],
+        }
+        for item in made.output
+        if item.type == "function_call"
+    ]
+    made = client.responses.create(input=results, previous_response_id=made.id, **asked)
+    assert made.output_text == BOTH
+
+
+@check
 def errors():
     try:
         client.chat.completions.create(model="nobody", messages=[user("hello")])
