@@ -512,3 +512,21 @@ async def test_a_server_that_refuses_a_schema_is_asked_without_one(scene: Scene)
     assert await scene.texts() != []
     held = [request.wishes.response_format is not None for request in scene.model.requests]
     assert held == [True, False]
+
+
+async def test_a_small_model_folds_first_and_learns_afterwards(scene: Scene) -> None:
+    scene.lean = True
+
+    def answer(request: ModelRequest) -> str:
+        if request.system.startswith("You summarize"):
+            return '{"summary": "- They talked about many things."}'
+        return '{"facts": []}'
+
+    scene.model.script = (answer,)
+    session = await scene.long_talk(20, facts=2)
+    commit = await scene.consolidator().maybe_consolidate_by_tokens_async(session)
+    assert commit is not None
+    assert commit.kind == "folded"
+    folded = await scene.session()
+    assert folded.summary == "- They talked about many things."
+    assert folded.seen.learned == session.seen.learned
