@@ -25,6 +25,7 @@ from parley.protocol import InboundMessage, SessionSource
 from parley.storage.contract import Draft, TurnEnd
 from parley.storage.sqlite import SqliteStore
 from tests.cli.command import Parley
+from tests.servers.ports import free_port
 from tests.servers.scripted_model import Reply, ScriptedModel
 
 _KEY = "a-key-nobody-may-read-42"
@@ -377,8 +378,7 @@ async def test_a_missing_key_is_found_without_a_call(profile: Profile) -> None:
 async def test_a_provider_that_is_not_there_is_a_fault_but_a_fallback_only_a_note(
     profile: Profile, model: ScriptedModel
 ) -> None:
-    with _listener() as (_, port):
-        pass  # nobody listens there now
+    port = free_port()
     _use(profile, model)
     text = profile.config_file.read_text()
     text += f"  gone:\n    model: x\n    base_url: http://127.0.0.1:{port}/v1\n"
@@ -432,8 +432,7 @@ async def test_a_port_in_use_can_be_changed(
 async def test_a_running_gateway_is_described_and_a_second_one_is_recognised(
     profile: Profile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with _listener() as (_, port):
-        pass
+    port = free_port()
     other = tmp_path / "other"
     with Parley(other, {"PARLEY_GATEWAY_PORT": str(port)}).gateway() as gateway:
         (found,) = await _of(Profile("default", other), "gateway")
@@ -551,8 +550,7 @@ async def test_a_remote_agent_is_asked_instead_of_the_models(
 
 
 async def test_a_remote_agent_that_is_not_there_is_a_fault(profile: Profile) -> None:
-    with _listener() as (_, port):
-        pass
+    port = free_port()
     _hand_over(profile, port)
     (found,) = await _of(profile, "remote agent", offline=False)
     assert (found.level, found.mend) == ("fault", "parley doctor")

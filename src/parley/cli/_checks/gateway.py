@@ -174,7 +174,7 @@ def _set(name: str, value: str) -> str:
 def _another_gateway(host: str, port: int) -> str | None:
     """The version of the gateway that answers there, if it is one."""
     reached = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - compared only
-    connection = http.client.HTTPConnection(reached, port, timeout=0.5)
+    connection = http.client.HTTPConnection(reached, port, timeout=3)
     try:
         # Of what is told without a key, only this says what answers here.
         connection.request("GET", "/openapi.json")
