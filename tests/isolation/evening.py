@@ -33,7 +33,8 @@ __all__ = ["Evening", "spend_evening"]
 
 AT_ONCE = 64
 ANSWERED_WITHIN = 150.0
-"""On a busy machine the first turns of twenty profiles, which start their helpers, take a while."""
+"""Not always enough: on a busy machine the first turns of twenty profiles come one profile after
+another and took longer, while all later ones took seconds. Nothing was lost; the delay is ours."""
 SNOOPERS = 3
 """Of each profile, so many people try commands on the others' conversations."""
 
