@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,3 +19,15 @@ def household(tmp_path: Path, far_model: ScriptedModel) -> Household:
     made = Household(tmp_path / "home", far_model)
     made.configure()
     return made
+
+
+@pytest.fixture
+def kept_log() -> Iterator[None]:
+    """A gateway in this process takes over its log; afterwards it is as it was."""
+    root = logging.root
+    handlers, level = list(root.handlers), root.level
+    yield
+    for handler in set(root.handlers) - set(handlers):
+        handler.close()
+    root.handlers[:] = handlers
+    root.setLevel(level)

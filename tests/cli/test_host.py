@@ -22,7 +22,7 @@ _PLAIN = "surfaces: {webhook: {enabled: true, callback_url: 'http://127.0.0.1:9/
 
 
 @pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept_log: None) -> Path:
     monkeypatch.setenv("PARLEY_HOME", str(tmp_path / "home"))
     monkeypatch.setattr(app, "_FIRST_PAUSE", 0.05)
     monkeypatch.setattr(app, "_LONGEST_PAUSE", 0.1)

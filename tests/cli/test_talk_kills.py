@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import random
 import sqlite3
 from collections import Counter
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -23,17 +21,7 @@ from tests.waiting import until
 
 _ROUNDS = 6
 
-
-@pytest.fixture(autouse=True)
-def kept_log() -> Iterator[None]:
-    """The chat serves in this process, and logs into its home."""
-    root = logging.root
-    handlers, level = list(root.handlers), root.level
-    yield
-    for handler in set(root.handlers) - set(handlers):
-        handler.close()
-    root.handlers[:] = handlers
-    root.setLevel(level)
+pytestmark = pytest.mark.usefixtures("kept_log")
 
 
 class _Talker:
