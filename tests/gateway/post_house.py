@@ -27,6 +27,7 @@ class Surface:
     sends_files = False
     verb = "/"
     rooms = None
+    greets = False
 
     def __init__(
         self,

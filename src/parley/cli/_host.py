@@ -311,6 +311,7 @@ def _surfaces(
                 profile=profile.name,
                 token=secret("WEBHOOK_TOKEN"),
                 callback_url=settings.surfaces.webhook.callback_url,
+                greets=settings.surfaces.webhook.greet,
             )
         )
     wanted = platforms is None or "matrix" in platforms

@@ -25,6 +25,9 @@ class WebhookSettings(Section):
 
     enabled: bool = Field(default=False, description="serve it")
     callback_url: str | None = Field(default=None, description="where answers are posted")
+    greet: bool = Field(
+        default=False, description="greet a person who first writes to the agent alone"
+    )
     backend: BackendName | None = Field(default=None, description=_WHO_ANSWERS)
 
 

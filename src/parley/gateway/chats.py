@@ -17,13 +17,14 @@ from parley.backends.base import Thread
 from parley.gateway.delivery import ChatRooms, Deliveries
 from parley.gateway.failures import NotNow
 from parley.gateway.persist import until_stored
+from parley.profiles import DEFAULT_PROFILE
 from parley.protocol import ParleyError, SessionSource, person_of
 from parley.sessions.key import parse_session_key
 from parley.sessions.store import SessionStore
 from parley.storage.contract import Draft, Store
 from parley.storage.people import Chat
 
-__all__ = ["Chats", "NotNow"]
+__all__ = ["Chats", "NotNow", "hello_text"]
 
 _MARK: Final = "rooms:"
 _THREADS: Final = 4_096
@@ -74,7 +75,7 @@ class Chats:
         return surface.rooms
 
     async def first(
-        self, rooms: ChatRooms, source: SessionSource, hello: Callable[[Chat], str]
+        self, rooms: ChatRooms, source: SessionSource, first_words: Callable[[Chat], str]
     ) -> Chat:
         """The chat that a person begins with, in a room that is there."""
         person = person_of(source)
@@ -84,20 +85,20 @@ class Chats:
             # Not the first one again, which was put away or is another account's.
             key = f"{_START}:{known[-1].number}" if known else _START
             chat = await self._store.open_chat(person, key=key)
-        return await self._place(rooms, source, chat, hello)
+        return await self._place(rooms, source, chat, first_words)
 
     async def begin(
         self,
         rooms: ChatRooms,
         source: SessionSource,
-        hello: Callable[[Chat], str],
+        first_words: Callable[[Chat], str],
         *,
         key: str,
         name: str | None,
     ) -> Chat:
         """A new chat in a new room, once for each key."""
         chat = await self._store.open_chat(person_of(source), key=key, name=name)
-        return await self._place(rooms, source, chat, hello)
+        return await self._place(rooms, source, chat, first_words)
 
     async def adopt(self, source: SessionSource, lane: str, session: str) -> Chat:
         """The room for two that a person made themselves becomes a chat of theirs."""
@@ -109,7 +110,7 @@ class Chats:
         rooms: ChatRooms,
         source: SessionSource,
         chat: Chat,
-        hello: Callable[[Chat], str],
+        first_words: Callable[[Chat], str],
     ) -> Chat:
         lock = self._making.setdefault(chat.person, asyncio.Lock())
         async with lock:  # two who ask for it at once are given the same room
@@ -122,8 +123,22 @@ class Chats:
         chat = await self._store.place_chat(chat.person, chat.number, room, lane)
         if chat.archived:
             self._archived.add(lane)
-        await self._greet(lane, room, chat, hello(chat))
+        await self._greet(lane, room, chat, first_words(chat))
         return chat
+
+    async def greet_newcomer(self, lane: str, source: SessionSource) -> None:
+        """Say hello to someone who writes to the agent alone for the first time, once."""
+        surface = self._deliveries.surface(source)
+        if surface is None or not surface.greets or source.chat_type != "dm":
+            return
+        draft = Draft(
+            dedupe=f"hello:{person_of(source)}",
+            source=source,
+            text=hello_text(source, verb=surface.verb),
+            kind="notice",
+        )
+        await until_stored(partial(self._store.post, lane, draft))
+        self._deliveries.look_again(source.platform)
 
     async def _greet(self, lane: str, room: SessionSource, chat: Chat, text: str) -> None:
         draft = Draft(
@@ -189,3 +204,14 @@ async def _followed(change: Awaitable[None]) -> None:
         await change
     except ParleyError as error:
         raise NotNow(str(error)) from error
+
+
+def hello_text(source: SessionSource, *, verb: str, name: str = "") -> str:
+    """The first words to a person; `name` is what they call the agent."""
+    profile = source.profile or DEFAULT_PROFILE
+    name = name or ("Parley" if profile == DEFAULT_PROFILE else profile)
+    to = f", {source.user_name}" if source.user_name else ""
+    return (
+        f"Hello{to}! I am {name}, an agent that talks and works with you here. Just write what is "
+        f"on your mind; `{verb}help` lists what else you can tell me."
+    )

@@ -102,6 +102,10 @@ class SurfacePort(Protocol):
     def rooms(self) -> ChatRooms | None:
         """Where each chat is a room of its own: whoever makes those rooms."""
 
+    @property
+    def greets(self) -> bool:
+        """Whether a person is greeted when they first write there."""
+
     async def send(self, delivery: Delivery) -> str | None:
         """Deliver and return the platform's id; raise NotSent, Unreachable or Rejected."""
 

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Literal, Protocol
@@ -93,6 +93,7 @@ class Intake:
         commands: Commands,
         people: People,
         is_archived: Callable[[str], bool],
+        greet_newcomer: Callable[[str, SessionSource], Awaitable[None]],
         is_asked: Callable[[str, str], bool],
         arrived: Callable[[str], None],
         busy: Literal["steer", "queue", "interrupt"],
@@ -104,6 +105,7 @@ class Intake:
         self._commands = commands
         self._people = people
         self._is_archived = is_archived
+        self._greet_newcomer = greet_newcomer
         self._is_asked = is_asked
         self._arrived = arrived
         self._busy = busy
@@ -188,9 +190,11 @@ class Intake:
             return
         if source.user_id:
             with contextlib.suppress(StoreUnavailable):  # they are met with their next message
-                await self._people.get_or_create_user(
+                user = await self._people.get_or_create_user(
                     source.user_id, source.platform, source.user_name
                 )
+                if user.is_new:
+                    await self._greet_newcomer(arrival.lane, source)
         if self._busy == "interrupt" and arrival.kind == "message":
             await self._interrupt(arrival.lane, receipt.inbox_id)
 

@@ -164,6 +164,7 @@ class Serving:
             commands=self._commands,
             people=self._people,
             is_archived=self._chats.is_archived,
+            greet_newcomer=self._chats.greet_newcomer,
             is_asked=self.approvals.is_asked,
             arrived=self._arrived,
             busy=settings.gateway.busy,

@@ -39,6 +39,9 @@ class Surface(ABC):
     rooms: ChatRooms | None = None
     """Where each chat of a person is a room of its own: whoever makes those rooms."""
 
+    greets: bool = False
+    """Whether a person is greeted when they first write to the agent there."""
+
     vouches: ClassVar[bool] = False
     """Whether the surface itself makes sure that every sender may speak."""
 

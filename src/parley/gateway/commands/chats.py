@@ -10,10 +10,10 @@ from collections.abc import Awaitable
 from functools import partial
 from typing import Final
 
+from parley.gateway.chats import hello_text
 from parley.gateway.commands.base import CommandCall, Reply
 from parley.gateway.commands.conversation import LONGEST_TITLE, afresh
 from parley.gateway.failures import NotNow
-from parley.profiles import DEFAULT_PROFILE
 from parley.storage.contract import (
     NewSession,
     Nothing,
@@ -242,13 +242,7 @@ def _split(argument: str) -> tuple[str, str]:
 
 async def _hello(call: CommandCall) -> str:
     soul = (await call.reach.people.settings_of(call.person)).soul
-    profile = call.source.profile or DEFAULT_PROFILE
-    name = soul.name or ("Parley" if profile == DEFAULT_PROFILE else profile)
-    to = f", {call.source.user_name}" if call.source.user_name else ""
-    return (
-        f"Hello{to}! I am {name}, an agent that talks and works with you here. Just write what is "
-        f"on your mind; `{call.verb}help` lists what else you can tell me."
-    )
+    return hello_text(call.source, verb=call.verb, name=soul.name)
 
 
 def _first_words(call: CommandCall, hello: str, chat: Chat) -> str:

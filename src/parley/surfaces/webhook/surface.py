@@ -30,8 +30,15 @@ class WebhookSurface(Surface):
     vouches = True
 
     def __init__(
-        self, hub: WebhookHub, *, profile: str, token: str | None, callback_url: str | None
+        self,
+        hub: WebhookHub,
+        *,
+        profile: str,
+        token: str | None,
+        callback_url: str | None,
+        greets: bool = False,
     ) -> None:
+        self.greets = greets
         self._profile = profile
         self._hub = hub
         self._token = token
