@@ -104,7 +104,7 @@ class ItemStore(Protocol):
         """Replace its metadata; False when it is not there."""
 
     async def delete_conversation(self, record: ConversationRecord) -> bool:
-        """Remove it with all that was said in it; False while a turn runs there."""
+        """Remove it with all that was said in it; False while a request is under way there."""
 
     async def add_conversation_items(
         self, record: ConversationRecord, change: ConversationChange, *, most: int
@@ -123,5 +123,5 @@ class ItemStore(Protocol):
     ) -> bool | None:
         """Remove an item; the conversation goes on with what is `left`.
 
-        False while a turn runs there; None when it is not as it was seen.
+        False while a request is under way there; None when it is not as it was seen.
         """

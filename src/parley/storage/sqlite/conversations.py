@@ -70,8 +70,8 @@ def note(db: sqlite3.Connection, id: str, metadata: Mapping[str, str]) -> bool:
 
 
 def remove(db: sqlite3.Connection, record: ConversationRecord, *, now: float) -> bool:
-    """The conversation with all that was said in it; False while a turn runs there."""
-    if _runs(db, record.lane):
+    """The conversation with all that was said in it; False while a request is under way there."""
+    if _is_busy(db, record.lane):
         return False
     values = {"id": record.id}
     for row in db.execute(SQL["conversation_sessions"], {"lane": record.lane}).fetchall():
@@ -101,15 +101,16 @@ def remove_item(
     *,
     now: float,
 ) -> bool | None:
-    """Take it out, and go on in a session with what is left; False while a turn runs there.
+    """Take it out, and go on in a session with what is left.
 
-    None when the conversation is not as it was seen.
+    False while a request is under way there; None when the conversation is not as it was seen.
     """
     values = {"parent": record.id, "id": id}
     row = db.execute(SQL["item_of_conversation"], values).fetchone()
-    if row is None or _count(db, record.id) != len(left.items) + 1:
+    ids = [each["id"] for each in db.execute(SQL["items_ids"], {"id": record.id})]
+    if row is None or [each for each in ids if each != id] != [each["id"] for each in left.items]:
         return None
-    if _runs(db, record.lane):
+    if _is_busy(db, record.lane):
         return False
     number = {"number": row["number"]}
     if db.execute(SQL["item_leave"], number).rowcount == 0:
@@ -165,8 +166,10 @@ def _say(
     entries.add(db, messages, session=found["session"], turn=turn, now=now)
 
 
-def _runs(db: sqlite3.Connection, lane: str) -> bool:
-    return db.execute(SQL["turn_running"], {"lane": lane}).fetchone() is not None
+def _is_busy(db: sqlite3.Connection, lane: str) -> bool:
+    """Whether a turn runs, or the answer of one is not stored item by item yet."""
+    queries = ("turn_running", "request_open_in")
+    return any(db.execute(SQL[name], {"lane": lane}).fetchone() is not None for name in queries)
 
 
 def _count(db: sqlite3.Connection, conversation: str) -> int:

@@ -83,8 +83,9 @@ async def update(desk: Desk, request: web.Request, caller: Caller) -> web.Respon
 async def delete(desk: Desk, request: web.Request, caller: Caller) -> web.Response:
     """With all that was said in it."""
     door, record = await _found(desk, request, caller)
-    if not await door.rows.delete_conversation(record):
-        raise _busy()
+    with desk.conversations.editing(record.id) as may:
+        if not may or not await door.rows.delete_conversation(record):
+            raise _busy()
     return _given({"id": record.id, "object": "conversation.deleted", "deleted": True})
 
 
@@ -140,18 +141,19 @@ async def delete_item(desk: Desk, request: web.Request, caller: Caller) -> web.R
     id = request.match_info["item"]
     keep = attachments_keeper(door.attachments)
     talk = replace(desk.talk(request, caller, door.profile.name), session=record.id)
-    for _ in range(_TRIES):
-        items = await _all_items(door, record)
-        left = [item for item in items if item["id"] != id]
-        if len(left) == len(items):
-            raise _no_item()
-        messages = await desk.read(request, lambda: messages_of(left, keep))  # noqa: B023
-        change = ConversationChange(left, messages, _message(talk).source)
-        removed = await door.rows.remove_conversation_item(record, id, change)
-        if removed is False:
-            raise _busy()
-        if removed:
-            return _given(conversation_object(record))
+    with desk.conversations.editing(record.id) as may:
+        for _ in range(_TRIES if may else 0):
+            items = await _all_items(door, record)
+            left = [item for item in items if item["id"] != id]
+            if len(left) == len(items):
+                raise _no_item()
+            messages = await desk.read(request, lambda: messages_of(left, keep))  # noqa: B023
+            change = ConversationChange(left, messages, _message(talk).source)
+            removed = await door.rows.remove_conversation_item(record, id, change)
+            if removed is False:
+                break
+            if removed:
+                return _given(conversation_object(record))
     raise _busy()
 
 

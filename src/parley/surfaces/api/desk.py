@@ -21,6 +21,7 @@ from parley.storage.attachments import clear_old_files
 from parley.storage.contract import Receipt, RequestRecord
 from parley.surfaces.api.asks import Ask, Asks
 from parley.surfaces.api.callers import Caller, Callers
+from parley.surfaces.api.conversation_gate import ConversationGate
 from parley.surfaces.api.errors import ApiError
 from parley.surfaces.api.records import Ended, Kind, Records
 from parley.surfaces.api.talk import Talk, one_header, talk_of
@@ -62,6 +63,7 @@ class Desk:
         self.callers = callers
         self.rules = rules
         self.asks = Asks()
+        self.conversations = ConversationGate()
         self._render = render
         self._records: dict[str, tuple[ProfileDoor, Records]] = {}
         self._gone_on: set[str] = set()

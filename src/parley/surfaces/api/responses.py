@@ -80,8 +80,7 @@ async def create(desk: Desk, request: web.Request, caller: Caller) -> web.Stream
     model, before = body.get("model"), body.get("previous_response_id")
     talk = desk.talk(request, caller, model if isinstance(model, str) else None)
     if not isinstance(before, str):
-        named = await _in_conversation(talk, body.get("conversation"))
-        return await _create(desk, request, talk, body, named)
+        return await _create_in(desk, request, talk, body)
     # In the background until its turn begins nothing would keep another from going on there too.
     apart = body.get("background") is True
     place = await go_on_from(desk, talk, before, apart=apart)
@@ -90,6 +89,18 @@ async def create(desk: Desk, request: web.Request, caller: Caller) -> web.Stream
     finally:
         if not place.earlier and not apart:
             desk.let_go(before)
+
+
+async def _create_in(
+    desk: Desk, request: web.Request, talk: Talk, body: dict[str, Any]
+) -> web.StreamResponse:
+    """In the conversation that the request names; else in a new one, or that of the headers."""
+    conversation = _conversation_in(body)
+    if conversation is None:
+        return await _create(desk, request, talk, body)
+    async with desk.conversations.adding(conversation):
+        place = await _in_conversation(talk, conversation)
+        return await _create(desk, request, talk, body, place)
 
 
 async def _create(
@@ -249,11 +260,13 @@ class Place:
     instructions: str = ""
 
 
-async def _in_conversation(talk: Talk, named: object) -> Place | None:
-    """The place in the conversation that a request names; None when it names none."""
+def _conversation_in(body: Mapping[str, Any]) -> str | None:
+    named = body.get("conversation")
     id = named.get("id") if isinstance(named, dict) else named
-    if not isinstance(id, str):
-        return None
+    return id if isinstance(id, str) else None
+
+
+async def _in_conversation(talk: Talk, id: str) -> Place:
     found = await find_conversation(talk.door, talk.caller, id)
     if found is None:
         raise ApiError.not_found(
@@ -274,7 +287,8 @@ async def go_on_from(desk: Desk, talk: Talk, previous: str, *, apart: bool = Fal
     """The conversation of an earlier response, which is yours until `let_go`.
 
     When that was not the last word there, or someone else goes on from it, or it is to be
-    `apart`, a new one begins with all that led up to it.
+    `apart`, a new one begins with all that led up to it. So it does where the response is in a
+    conversation that a program made: only what names that conversation is added to it.
     """
     records = desk.records(talk.door)
     found = await records.find(previous, talk.caller.owner, "response")
@@ -295,6 +309,7 @@ async def go_on_from(desk: Desk, talk: Talk, previous: str, *, apart: bool = Fal
     now = await rows.session_of(found.lane)
     last = None if now is None else (now.id, now.turns)
     is_last = last == (place["session"], place.get("turns"))
+    apart = apart or bool(found.body.get("conversation"))
     if is_last and not apart and desk.go_on(previous):
         return Place(replace(talk, session=found.body["session_id"], is_new=False))
     told = await rows.transcript(place["session"] or "", whole=True)

@@ -57,6 +57,10 @@ UPDATE item SET conversation = NULL WHERE number = :number AND request IS NOT NU
 -- What says how to answer in a conversation.
 SELECT body FROM item WHERE conversation = :id AND instructs = 1 ORDER BY number;
 
+-- name: items_ids
+-- The ids of all that is in a conversation.
+SELECT id FROM item WHERE conversation = :id ORDER BY number;
+
 -- name: items_count
 -- How many items a conversation has.
 SELECT count(*) FROM item WHERE conversation = :id;

@@ -54,6 +54,10 @@ WHERE request = :id AND number > :after ORDER BY number LIMIT :limit;
 -- Every request that is under way, oldest first.
 SELECT * FROM request WHERE ended_at IS NULL ORDER BY created_at, rowid;
 
+-- name: request_open_in
+-- A request that is under way in a lane.
+SELECT 1 FROM request WHERE lane = :lane AND ended_at IS NULL LIMIT 1;
+
 -- name: requests_expired
 -- Requests that are over and whose time has passed, oldest first.
 SELECT id FROM request
