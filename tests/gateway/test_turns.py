@@ -4,14 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+from functools import partial
+from pathlib import Path
 
 import pytest
 
 from parley.gateway.access import Refused
 from parley.gateway.live import TurnEnded, TurnStarted
-from parley.protocol import InboundMessage, SessionSource, TextDelta, ToolFinished, ToolStarted
-from tests.gateway.desk import Desk
+from parley.protocol import (
+    Attachment,
+    InboundMessage,
+    SessionSource,
+    TextDelta,
+    ToolFinished,
+    ToolStarted,
+)
+from tests.gateway.desk import Desk, at
 from tests.gateway.house import House
+from tests.pdfs import pdf_of
 from tests.servers.scripted_model import ScriptedModel
 from tests.waiting import until
 
@@ -49,6 +59,21 @@ async def test_live_events_are_numbered_and_bound_to_their_turn(house: House) ->
     assert {(event.source.chat_id, event.turn) for event in desk.live} == {("one", 1)}
     assert [event.call.name for event in desk.shown(ToolStarted)] == ["now"]
     assert [event.ok for event in desk.shown(ToolFinished)] == [True]
+
+
+async def test_a_pdf_reaches_the_model_as_text_or_with_the_reason_why_not(
+    house: House, tmp_path: Path
+) -> None:
+    desk = await house.open()
+    for name, data in (("a.pdf", pdf_of("The word is heron.")), ("b.pdf", pdf_of(""))):
+        (tmp_path / name).write_bytes(data)
+        file = Attachment(name, "application/pdf", str(tmp_path / name), len(data))
+        await desk.admit(InboundMessage(at("one"), "Read.", name, attachments=(file,)))
+        await until(partial(desk.answer_to, name))
+    read, _, unread = house.words()
+    assert "The word is heron." in read
+    assert "b.pdf, application/pdf" in unread
+    assert "not read: it has no text" in unread
 
 
 async def test_the_transcript_keeps_every_step(house: House) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from parley.agent.prompt import first_kept, sizes_of
-from parley.agent.providers.attachments import Takes, is_picture, is_text
+from parley.agent.providers.attachments import Takes, is_pdf, is_picture, is_text
 from parley.agent.providers.base import ModelRequest
 from parley.agent.task import AgentTask
 from parley.agent.tokens import (
@@ -216,5 +216,8 @@ def _size_of(message: ChatMessage, window: int) -> int:
 def _shown(file: Attachment, window: int) -> int:
     if is_picture(file):
         return file.weight
-    is_sent = is_text(file) and file.size <= Takes().within(window).text_bytes
+    most = Takes().within(window).text_bytes
+    if is_pdf(file):  # its text is cut there
+        return min(file.weight, most + len(file.name))
+    is_sent = is_text(file) and file.size <= most
     return file.weight if is_sent else len(file.name) + _NAMED

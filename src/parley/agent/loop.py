@@ -280,7 +280,7 @@ class _Loop:
             wishes=wishes,
         )
         if task.request is not None:
-            request = replace(request, longest_wait=_PROGRAM_WAITS)
+            request = replace(request, longest_wait=_PROGRAM_WAITS, for_program=True)
         self._asked_tokens = self._fitting.tokens_of(request)
         return replace(request, max_output_tokens=self._fitting.longest_reply(self._asked_tokens))
 

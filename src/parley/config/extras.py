@@ -16,7 +16,13 @@ __all__ = ["DISTRIBUTION", "install_command"]
 
 DISTRIBUTION: Final = "parley-gateway"
 _CHECKOUT: Final = Path(__file__).parents[3]
-_MODULES: Final = {"local": "xllamacpp", "matrix": "nio", "mcp": "mcp", "embeddings": "wordllama"}
+_MODULES: Final = {
+    "local": "xllamacpp",
+    "matrix": "nio",
+    "mcp": "mcp",
+    "embeddings": "wordllama",
+    "pdf": "pypdf",
+}
 
 
 def install_command(extra: str) -> str:

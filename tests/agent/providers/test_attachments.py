@@ -256,13 +256,6 @@ async def test_a_pdf_reaches_anthropic_as_a_document(tmp_path: Path) -> None:
     assert block == {"type": "document", "source": source, "title": "a.pdf"}
 
 
-async def test_a_pdf_is_named_for_servers_that_only_speak_like_openai(tmp_path: Path) -> None:
-    pdf = stored(tmp_path / "a.pdf", b"%PDF-1", "application/pdf")
-    assert await openai_content(saying("read", pdf)) == [
-        "read\n[file: a.pdf, application/pdf, 6 bytes]"
-    ]
-
-
 def test_openai_itself_gets_a_pdf_as_a_file(tmp_path: Path) -> None:
     pdf = stored(tmp_path / "a.pdf", b"%PDF-1", "application/pdf")
     archive = stored(tmp_path / "a.zip", b"PK", "application/zip")

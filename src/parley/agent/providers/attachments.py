@@ -10,25 +10,28 @@ import os
 import re
 import stat
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
 from parley.protocol import Attachment, ChatMessage
 
 __all__ = [
     "PDF",
+    "FileText",
     "Loaded",
     "Named",
     "Part",
     "Shown",
     "Takes",
     "has_files",
+    "is_pdf",
     "is_picture",
     "is_text",
     "last_question",
     "load_attachments",
     "named",
     "parts_of",
+    "read_file",
     "shown_places",
     "with_name",
     "with_parts",
@@ -66,17 +69,32 @@ class Takes:
         """A text of so many bytes takes a quarter of the window, or a little more."""
         return replace(self, text_bytes=min(self.text_bytes, window))
 
+    def has_whole(self, one: Attachment) -> bool:
+        """Whether a document reaches the model as it is, while it is shown at all."""
+        return _media_type(one) in self.documents and not one.is_remote
+
+
+@dataclass(frozen=True, slots=True)
+class FileText:
+    """The text of a document, fenced; or `why` it cannot be read, unless the file is gone."""
+
+    text: str = ""
+    why: str = ""
+    is_gone: bool = False
+
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
     """What was read of a request's files, by path: None is a file that is gone.
 
+    `texts` stand for documents that the model does not take as they are.
     Messages before `since` show no pictures and documents: those are only named.
     """
 
     takes: Takes
     since: int
     read: Mapping[str, bytes | None]
+    texts: Mapping[str, FileText] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +128,10 @@ def is_picture(one: Attachment) -> bool:
     return _kind(one) == "picture"
 
 
+def is_pdf(one: Attachment) -> bool:
+    return _media_type(one) == PDF
+
+
 def is_text(one: Attachment) -> bool:
     return _kind(one) == "text"
 
@@ -132,7 +154,13 @@ def shown_places(messages: Sequence[ChatMessage], takes: Takes, *, since: int = 
     ]
 
 
-def load_attachments(messages: Sequence[ChatMessage], takes: Takes, *, since: int = 0) -> Loaded:
+def load_attachments(
+    messages: Sequence[ChatMessage],
+    takes: Takes,
+    *,
+    since: int = 0,
+    texts: Mapping[str, FileText] | None = None,
+) -> Loaded:
     """Read the files that the model gets, the newest first, up to a bound. It blocks."""
     places = shown_places(messages, takes, since=since)
     first = places[0] if places else len(messages)
@@ -144,14 +172,14 @@ def load_attachments(messages: Sequence[ChatMessage], takes: Takes, *, since: in
             if not limit or one.is_remote or one.path in read:
                 continue
             try:
-                data = _read(one.path, min(limit, room))
+                data = read_file(one.path, min(limit, room))
             except OSError:
                 read[one.path] = None
                 continue
             if data is not None:
                 read[one.path] = data
                 room -= len(data)
-    return Loaded(takes, first, read)
+    return Loaded(takes, first, read, texts or {})
 
 
 def parts_of(message: ChatMessage, place: int, loaded: Loaded) -> Iterator[Part]:
@@ -170,7 +198,11 @@ def parts_of(message: ChatMessage, place: int, loaded: Loaded) -> Iterator[Part]
             )
         elif _kind(one) == "text" and (text := _decoded(data)) is not None:
             yield Named(f"{_line(one)}\n{text.rstrip()}\n[end of {one.name}]")
-        elif one.path in loaded.read and data is None:
+        elif (found := loaded.texts.get(one.path)) is not None and found.text:
+            yield Named(f"{_line(one)}\n{found.text}")
+        elif found is not None and found.why:
+            yield Named(_line(one, f"not read: {found.why}"))
+        elif (one.path in loaded.read and data is None) or found is not None:
             yield Named(_line(one, "it is no longer there"))
         elif _kind(one) == "picture" and not loaded.takes.pictures:
             yield Named(_line(one, "this model cannot see pictures"))
@@ -211,7 +243,7 @@ def _is_shown(one: Attachment, takes: Takes) -> bool:
     kind = _kind(one)
     if kind == "picture":
         return takes.pictures
-    return kind == "document" and _media_type(one) in takes.documents and not one.is_remote
+    return kind == "document" and takes.has_whole(one)
 
 
 def _kind(one: Attachment) -> _Kind:
@@ -229,7 +261,7 @@ def _media_type(one: Attachment) -> str:
     return "image/jpeg" if media_type == "image/jpg" else media_type
 
 
-def _read(path: str, limit: int) -> bytes | None:
+def read_file(path: str, limit: int) -> bytes | None:
     """What is in the file; None when it is more than `limit`."""
     # Without waiting: a pipe in the place of a file would hold the thread for ever.
     handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))

@@ -41,6 +41,8 @@ class ModelRequest:
     """What a program wants; `max_output_tokens` above is the tightest limit already."""
     longest_wait: float = 60.0
     """Seconds that may be spent in all on waiting before the server is asked again."""
+    for_program: bool = False
+    """A program asked, not a person: what cannot be done of it is refused."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 
 from parley.agent.providers.attachments import (
+    FileText,
     Loaded,
     Takes,
     has_files,
@@ -17,6 +18,7 @@ from parley.agent.providers.attachments import (
 )
 from parley.agent.providers.base import ModelEvent, ModelRequest, ProviderError
 from parley.agent.providers.http import ModelServer
+from parley.agent.providers.pdf_text import pdf_texts
 from parley.agent.providers.refusals import about_files, cannot_see
 from parley.agent.providers.render import CHECK
 
@@ -100,12 +102,17 @@ class RemoteProvider(ABC):
         if not has_files(request.messages):
             return self._payload(request)
         since = last_question(request.messages) if last_only else 0
-        # Large pictures take their time to be read and encoded.
-        return await asyncio.to_thread(self._read_and_encode, request, since)
-
-    def _read_and_encode(self, request: ModelRequest, since: int) -> bytes:
         takes = self._takes.within(self._context_window)
-        return self._payload(request, load_attachments(request.messages, takes, since=since))
+        texts = await pdf_texts(request, takes)
+        # Large pictures take their time to be read and encoded.
+        return await asyncio.to_thread(self._read_and_encode, request, since, texts)
+
+    def _read_and_encode(
+        self, request: ModelRequest, since: int, texts: Mapping[str, FileText] | None = None
+    ) -> bytes:
+        takes = self._takes.within(self._context_window)
+        loaded = load_attachments(request.messages, takes, since=since, texts=texts)
+        return self._payload(request, loaded)
 
     def _may_do_with_last(self, request: ModelRequest, error: ProviderError) -> bool:
         """Whether the files of earlier messages may be what was refused.

@@ -21,6 +21,7 @@ from parley.agent.providers.local.process import NO_RUNTIME, ModelProcess, Wante
 from parley.agent.providers.local.runtime import has_runtime
 from parley.agent.providers.local.schema import read_call, read_reply
 from parley.agent.providers.local.weights import CATALOGUE, LocalModel, Weights, find_weights
+from parley.agent.providers.pdf_text import pdf_texts
 from parley.agent.providers.wishes import json_schema_of
 from parley.config.settings import LocalModelSettings
 from parley.protocol import ChatMessage, ParleyError, TextDelta, Usage
@@ -175,7 +176,8 @@ class LocalProvider:
         files = None
         if has_files(request.messages):
             takes = Takes().within(self.context_window)
-            files = await asyncio.to_thread(load_attachments, request.messages, takes)
+            texts = await pdf_texts(request, takes)
+            files = await asyncio.to_thread(load_attachments, request.messages, takes, texts=texts)
         return wire_messages(request, with_tools=with_tools, files=files)
 
     async def _pieces(self, body: dict[str, Any]) -> AsyncGenerator[StreamPiece, None]:

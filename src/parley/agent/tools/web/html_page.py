@@ -8,14 +8,14 @@ without tags, which takes a moment; whoever started this program ends it if it d
 
 from __future__ import annotations
 
-import contextlib
 import html
 import re
-import signal
 import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urljoin
+
+from parley.agent.child_limits import TooSlow, end_time_limit, limit_memory_and_time
 
 if TYPE_CHECKING:
     from bs4 import BeautifulSoup, Tag
@@ -33,10 +33,6 @@ _NOISE: Final = (
     *("button", "input", "select", "textarea", "dialog", "title"),
 )
 _UNSEEN = re.compile(r"(display\s*:\s*none|visibility\s*:\s*hidden)", re.IGNORECASE)
-
-
-class _TooSlow(Exception):
-    pass
 
 
 def plain_text(source: str) -> str:
@@ -107,34 +103,17 @@ def _absolute(address: str, link: str) -> str:
         return link
 
 
-def _bound(seconds: float) -> None:
-    """The system's own limits, where it has them."""
-    with contextlib.suppress(ImportError, ValueError, OSError):
-        import resource
-
-        resource.setrlimit(resource.RLIMIT_CPU, (int(seconds * 4) + 10,) * 2)
-        resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
-
-    def stop(number: int, frame: object) -> None:
-        raise _TooSlow
-
-    if hasattr(signal, "SIGALRM"):
-        signal.signal(signal.SIGALRM, stop)
-        signal.setitimer(signal.ITIMER_REAL, seconds)
-
-
 def _main() -> None:
     address, seconds = sys.argv[1], float(sys.argv[2])
     source = sys.stdin.buffer.read().decode("utf-8", "replace")
-    _bound(seconds)
+    limit_memory_and_time(_MEMORY, seconds)
     found: tuple[str, str] | None = None
     try:
         found = _markdown(source, address)
-    except Exception:  # noqa: BLE001 - whatever the parsers choke on, the words can be had
+    except (Exception, TooSlow):  # noqa: BLE001 - whatever the parsers choke on, the words can be had
         found = None
     finally:
-        if hasattr(signal, "SIGALRM"):
-            signal.setitimer(signal.ITIMER_REAL, 0)
+        end_time_limit()
     title, text = found if found is not None else ("", plain_text(source))
     told = f"{' '.join(title.split())[:300]}\n{text[:_LONGEST_TEXT]}"
     sys.stdout.buffer.write(told.encode("utf-8", "replace"))
