@@ -122,7 +122,7 @@ async def test_a_soul_that_is_not_utf_8_does_not_stop_the_agent(house: House) ->
 
 async def test_a_soul_that_cannot_be_read_is_one_sentence(house: House) -> None:
     house.profile.soul_file.mkdir(parents=True)
-    desk = await house.open()
+    desk = await house.open(access={"owners": ["desk:ann"]})
     answer = await desk.ask("hello")
     assert "SOUL.md" in answer
     assert "inside Parley" not in answer
@@ -164,6 +164,9 @@ class _DeskWithFiles(Desk):
     sends_files = True
 
 
+_NOT_SET_UP = {"mcp", "read_skill", "web_search"}
+
+
 async def test_a_greeting_with_the_usual_tools_is_a_small_request(
     house: House, model: ScriptedModel
 ) -> None:
@@ -171,7 +174,7 @@ async def test_a_greeting_with_the_usual_tools_is_a_small_request(
     await desk.ask("hi")
     assert len(model.requests[0].body) <= 8192
     offered = [tool["function"]["name"] for tool in model.requests[0].json["tools"]]
-    assert offered == sorted(set(DEFAULT_TOOLS) - {"mcp", "read_skill", "send_file"})
+    assert offered == sorted(set(DEFAULT_TOOLS) - _NOT_SET_UP - {"send_file"})
 
 
 async def test_where_files_go_out_the_agent_may_send_them_in_as_small_a_request(
@@ -182,7 +185,7 @@ async def test_where_files_go_out_the_agent_may_send_them_in_as_small_a_request(
     await desk.ask("hi")
     assert len(model.requests[0].body) <= 8192
     offered = [tool["function"]["name"] for tool in model.requests[0].json["tools"]]
-    assert offered == sorted(set(DEFAULT_TOOLS) - {"mcp", "read_skill"})
+    assert offered == sorted(set(DEFAULT_TOOLS) - _NOT_SET_UP)
 
 
 # ── trimming ──
@@ -334,7 +337,7 @@ def test_a_whole_turn_has_no_unanswered_call(messages: list[ChatMessage]) -> Non
 
 
 async def test_a_pipe_in_the_place_of_the_soul_holds_nobody_up(house: House) -> None:
-    desk = await house.open()
+    desk = await house.open(access={"owners": ["desk:ann"]})
     os.mkfifo(house.profile.soul_file)
     assert "is not an ordinary file" in await desk.ask("hello")
     house.profile.soul_file.unlink()

@@ -334,18 +334,17 @@ def test_a_home_with_an_impossible_name_is_noted(family: Household) -> None:
         assert f"note: {note}" in family.run("gateway", "status").stdout
 
 
-def test_a_home_that_a_chat_holds_is_taken_over_when_it_ends(family: Household) -> None:
+def test_a_home_that_a_chat_holds_is_handed_over_to_the_gateway(family: Household) -> None:
     with family.chat("--profile", "coder") as screen:
         screen.expect("coder|scripted")
         until_now(lambda: holder_of(of(family, "coder")))
         with family.gateway() as process:
-            fault = told_of(status(family), "coder")["fault"]
-            assert f"is already served by `parley chat` (process {screen.pid})" in fault
             assert family.run("chat", "--profile", "writer", "-m", "hi").stdout == "echo: hi\n"
-            screen.sendeof()
             until_now(lambda: _is_held(family, "coder", process.pid))
             until_now(lambda: not told_of(status(family), "coder")["fault"])
             assert family.run("chat", "--profile", "coder", "-m", "hi").stdout == "echo: hi\n"
+            screen.send("still here\r")
+            screen.expect("echo: .*still here")
 
 
 def _is_held(household: Household, name: str, pid: int) -> bool:
