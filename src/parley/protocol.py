@@ -20,6 +20,7 @@ __all__ = [
     "HistoryTrimmed",
     "InboundMessage",
     "ParleyError",
+    "ReasoningDelta",
     "Report",
     "Request",
     "Role",
@@ -517,6 +518,13 @@ class TextDelta:
 
 
 @dataclass(frozen=True, slots=True)
+class ReasoningDelta:
+    """A further piece of what the model thinks before it replies. For programs alone."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class TextReset:
     """What was streamed since the last step is withdrawn; the model starts its reply again."""
 
@@ -576,6 +584,8 @@ class Final:
     attachments: tuple[Attachment, ...] = ()
     """Files that go with it."""
     filtered: bool = False
+    reasoning: str = ""
+    """What the model thought, for a program: no part of the conversation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -598,6 +608,7 @@ class Failed:
 
 TurnEvent: TypeAlias = (
     TextDelta
+    | ReasoningDelta
     | TextReset
     | ToolStarted
     | ToolFinished

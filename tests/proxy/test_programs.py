@@ -116,6 +116,42 @@ async def test_an_answer_cut_for_its_length_is_told_through_both(
     assert (got.choices[0].message.content, got.choices[0].finish_reason) == ("and so", "length")
 
 
+@pytest.mark.parametrize("text", ["and so", ""])
+async def test_an_answer_of_a_content_filter_is_told_through_both(
+    client: AsyncOpenAI, stage: Stage, text: str
+) -> None:
+    stage.then(Reply(text=text, finish_reason="content_filter"))
+    got = await client.chat.completions.create(model="default", messages=[HI])
+    assert got.choices[0].finish_reason == "content_filter"
+    assert got.choices[0].message.content == text
+
+
+async def test_what_the_far_model_thinks_is_told_through_both(
+    client: AsyncOpenAI, stage: Stage
+) -> None:
+    thinks = Reply(text="Yes.", reasoning="Is it so?", chunks=3, usage=Usage(9, 8, 0, 5))
+    stage.then(thinks, thinks)
+    got: Any = await client.chat.completions.create(model="default", messages=[HI])
+    said = got.choices[0].message
+    assert (said.content, said.reasoning_content) == ("Yes.", "Is it so?")
+    assert got.usage.completion_tokens_details.reasoning_tokens == 5
+    stream = await client.chat.completions.create(model="default", messages=[HI], stream=True)
+    deltas: list[Any] = [chunk.choices[0].delta async for chunk in stream]
+    pieces = [d.reasoning_content for d in deltas if hasattr(d, "reasoning_content")]
+    assert "".join(pieces) == "Is it so?"
+    assert len(pieces) > 1
+    assert "".join(d.content or "" for d in deltas) == "Yes."
+
+
+async def test_people_at_the_near_end_never_see_what_the_far_model_thinks(
+    pair: Pair, stage: Stage
+) -> None:
+    desk = await pair.open()
+    stage.then(Reply(text="Yes.", reasoning="Is it so?"))
+    assert await desk.ask("go") == "Yes."
+    assert "Is it so?" not in repr(desk.live)
+
+
 async def test_a_stream_flows_through_both(client: AsyncOpenAI, stage: Stage) -> None:
     stage.then(Reply(text="one two three", chunks=3, chunk_delay=0.02))
     stream = await client.chat.completions.create(

@@ -17,6 +17,7 @@ class Usage:
     input: int = 7
     output: int = 3
     cached: int = 0
+    reasoning: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +28,7 @@ class Reply:
     """
 
     text: str = ""
+    reasoning: str = ""
     tool_calls: tuple[tuple[str, Mapping[str, Any]], ...] = ()
     chunks: int = 1
     delay: float = 0.0
@@ -42,8 +44,7 @@ class Reply:
 
     def pieces(self) -> list[str]:
         """The text in `chunks` parts of about the same length."""
-        size, count = len(self.text), min(self.chunks, len(self.text))
-        return [self.text[size * i // count : size * (i + 1) // count] for i in range(count)]
+        return _parts(self.text, self.chunks)
 
     def calls(self) -> list[dict[str, Any]]:
         return [
@@ -58,7 +59,9 @@ class Reply:
 
     def events(self, *, with_usage: bool) -> list[bytes]:
         """The events of the answer as an OpenAI server streams it."""
-        events = [_event({"role": "assistant", "content": piece}) for piece in self.pieces()]
+        thoughts = _parts(self.reasoning, self.chunks)
+        events = [_event({"role": "assistant", "reasoning_content": each}) for each in thoughts]
+        events += [_event({"role": "assistant", "content": piece}) for piece in self.pieces()]
         if self.tool_calls:
             events.append(_event({"role": "assistant", "tool_calls": self.calls()}))
         events.append(_event({}, finish_reason=self._reason()))
@@ -85,11 +88,17 @@ class Reply:
             "completion_tokens": self.usage.output,
             "total_tokens": self.usage.input + self.usage.output,
             "prompt_tokens_details": {"cached_tokens": self.usage.cached},
+            "completion_tokens_details": {"reasoning_tokens": self.usage.reasoning},
         }
 
 
 _CALL_NUMBERS = itertools.count(1)
 _HEAD = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 0, "model": "scripted"}
+
+
+def _parts(text: str, most: int) -> list[str]:
+    size, count = len(text), min(most, len(text))
+    return [text[size * i // count : size * (i + 1) // count] for i in range(count)]
 
 
 def _data(value: Mapping[str, Any]) -> bytes:

@@ -27,8 +27,8 @@ from parley.protocol import (
     Failed,
     Final,
     ParleyError,
+    ReasoningDelta,
     StepTaken,
-    TextDelta,
     TextReset,
     TurnEvent,
 )
@@ -87,6 +87,7 @@ class _Loop:
         self._used = 0
         self._asked_tokens = 0
         self._reply: ModelReply | None = None
+        self._thoughts: list[str] = []  # of each step, for a program
         self._theirs = frozenset(tool.name for tool in task.theirs)
         tools = {name: tool for name, tool in task.tools.items() if name not in self._theirs}
         self._specs = specs_for(task.provider, task.tools, task.request)
@@ -146,13 +147,13 @@ class _Loop:
         theirs = tuple(call for call in reply.tool_calls if call.name in self._theirs)
         ours = tuple(call for call in reply.tool_calls if call.name not in self._theirs)
         if not ours:
-            yield Final(reply.text.strip(), reply.usage, calls=theirs)
+            yield Final(reply.text.strip(), reply.usage, calls=theirs, reasoning=self._reasoning)
             return
         yield self._journal(replace(reply, text="", tool_calls=ours))
         async with aclosing(self._calls.answer(resumed=False)) as events:
             async for event in events:
                 yield event
-        yield Final(reply.text.strip(), calls=theirs)
+        yield Final(reply.text.strip(), calls=theirs, reasoning=self._reasoning)
 
     def _answers_nothing(self) -> bool:
         """Whether a program gave results only, and none of a call that was made."""
@@ -229,7 +230,7 @@ class _Loop:
 
     async def _follow(self, stream: AsyncIterator[ModelEvent]) -> AsyncGenerator[TurnEvent, None]:
         """Pass on the stream, each wait bounded by the turn's deadline."""
-        size = 0
+        size, thoughts = 0, list[str]()
         try:
             while True:
                 async with asyncio.timeout_at(self._calls.deadline):
@@ -240,19 +241,34 @@ class _Loop:
                     event = self._counted(replace(event, tool_calls=apart(event.tool_calls)))
                     self._reply = event
                     self._used += event.usage.input_tokens + event.usage.output_tokens
+                    if thoughts:
+                        self._thoughts.append("".join(thoughts))
                 else:
-                    size += len(event.text) if isinstance(event, TextDelta) else 0
+                    size += 0 if isinstance(event, TextReset) else len(event.text)
                     if size > _LONGEST_REPLY:
                         raise ProviderError(
                             f"I stopped the model: its answer went on for more than "
                             f"{_LONGEST_REPLY:,} characters; ask for less at a time.",
                             kind="refused",
                         )
+                    match event:
+                        case ReasoningDelta() if self._task.request is None:
+                            continue  # what a model thinks is not for people
+                        case ReasoningDelta(text=text):
+                            thoughts.append(text)
+                        case TextReset():
+                            thoughts.clear()
+                        case _:
+                            pass
                     yield event
         finally:
             close = getattr(stream, "aclose", None)
             if close is not None:
                 await close()
+
+    @property
+    def _reasoning(self) -> str:
+        return "\n\n".join(self._thoughts)
 
     def _counted(self, reply: ModelReply) -> ModelReply:
         """Where something is limited, a server that tells no numbers is counted by estimate."""
@@ -313,12 +329,13 @@ class _Loop:
             complete=reply.complete,
             attachments=files,
             filtered=reply.filtered,
+            reasoning=self._reasoning,
         )
 
     def _withheld(self, reply: ModelReply) -> Final | Failed:
         """A program reads of a content filter in the answer, a person in a sentence."""
         if self._task.request is not None:
-            return Final("", reply.usage, complete=False, filtered=True)
+            return Final("", reply.usage, complete=False, filtered=True, reasoning=self._reasoning)
         who = self._task.provider.label
         sentence = f"The content filter of {who} withheld the reply: put it another way."
         return Failed(sentence, cause="filtered", usage=reply.usage, kind="refused")

@@ -11,7 +11,16 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from parley.protocol import Failed, Final, Request, SessionSource, TextDelta, TurnEvent, Usage
+from parley.protocol import (
+    Failed,
+    Final,
+    ReasoningDelta,
+    Request,
+    SessionSource,
+    TextDelta,
+    TurnEvent,
+    Usage,
+)
 
 __all__ = ["Account", "Live", "LiveEvent", "TurnEnded", "TurnStarted"]
 
@@ -89,10 +98,13 @@ class _Subscription:
         if newest is None:
             return False
         before, after = newest.event.event, event.event
-        if not (isinstance(before, TextDelta) and isinstance(after, TextDelta)):
-            return False
-        newest.event = replace(newest.event, event=TextDelta(before.text + after.text))
-        return True
+        if isinstance(before, TextDelta) and isinstance(after, TextDelta):
+            newest.event = replace(newest.event, event=TextDelta(before.text + after.text))
+            return True
+        if isinstance(before, ReasoningDelta) and isinstance(after, ReasoningDelta):
+            newest.event = replace(newest.event, event=ReasoningDelta(before.text + after.text))
+            return True
+        return False
 
     async def next(self) -> LiveEvent:
         while not self._waiting:

@@ -9,7 +9,7 @@ import pytest
 
 from parley.agent.providers.anthropic import AnthropicProvider
 from parley.agent.providers.base import ErrorKind, ModelReply, ModelRequest
-from parley.protocol import ChatMessage, ToolCall, Usage
+from parley.protocol import ChatMessage, ReasoningDelta, TextDelta, ToolCall, Usage
 from tests.agent.providers.builders import KEY, NOW, ask, collect, failure, final, text_of
 from tests.servers.scripted_model import Reply, ScriptedModel
 
@@ -96,13 +96,16 @@ async def test_tool_calls_are_read() -> None:
     )
 
 
-async def test_thinking_is_not_shown() -> None:
+async def test_thinking_is_no_part_of_the_text() -> None:
     thinking = {"type": "thinking", "thinking": "hmm"}
     block = {"type": "content_block_start", "index": 0, "content_block": thinking}
     more = _delta(0, type="thinking_delta", thinking="well")
     reply = events(start(), block, more, *text("a", index=1), *end())
     async with ScriptedModel(lambda _: reply) as server:
-        assert (await final(claude(server))).text == "a"
+        said = await collect(claude(server))
+    assert said[:3] == [ReasoningDelta("hmm"), ReasoningDelta("well"), TextDelta("a")]
+    assert isinstance(said[-1], ModelReply)
+    assert said[-1].text == "a"
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pytest
 
 from parley.agent.providers.base import ModelReply, ModelRequest
 from parley.agent.providers.openai import OpenAIProvider
-from parley.protocol import Attachment, ChatMessage, TextDelta, ToolCall, Usage
+from parley.protocol import Attachment, ChatMessage, ReasoningDelta, TextDelta, ToolCall, Usage
 from tests.agent.providers.builders import (
     KEY,
     NOW,
@@ -289,10 +289,13 @@ async def test_a_connection_cut_after_the_finish_reason_loses_nothing() -> None:
     assert (await reply_to(reply)).text == "all"
 
 
-async def test_reasoning_is_not_shown() -> None:
-    reply = sse(delta(reasoning_content="hmm", content=None), delta(content="a", finish="stop"))
+@pytest.mark.parametrize("name", ["reasoning_content", "reasoning"])
+async def test_reasoning_is_no_part_of_the_text(name: str) -> None:
+    reply = sse(delta(content=None, **{name: "hmm"}), delta(content="a", finish="stop"))
     async with ScriptedModel(lambda _: reply) as server:
-        assert text_of(await collect(openai(server))) == ["a"]
+        events = await collect(openai(server))
+    assert events[:2] == [ReasoningDelta("hmm"), TextDelta("a")]
+    assert text_of(events) == ["a"]
 
 
 async def test_content_in_parts_is_read() -> None:

@@ -10,7 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from parley.backends.proxy.stream import ApprovalWanted, Happening, RemoteReply, StepOver
-from parley.protocol import TextDelta, TextReset, ToolCall, ToolFinished, ToolStarted, Usage
+from parley.protocol import (
+    ReasoningDelta,
+    TextDelta,
+    TextReset,
+    ToolCall,
+    ToolFinished,
+    ToolStarted,
+    Usage,
+)
 from tests.servers.raw_sse import chunk_of, said
 
 
@@ -71,8 +79,15 @@ def test_content_may_be_a_list_of_parts() -> None:
     assert text_of(said(content=parts)) == "ab"
 
 
-def test_what_a_model_thinks_to_itself_is_left_out() -> None:
+def test_what_a_model_thinks_to_itself_is_no_part_of_the_text() -> None:
     assert text_of(said(reasoning_content="hm", reasoning="hm"), said(content="a")) == "a"
+    reply = RemoteReply()
+    half = b'data: {"choices":[{"delta":{"reasoning":"w\\udf31"}}]}\n\n'
+    assert reply.feed(said(reasoning_content="hm")) == [ReasoningDelta("hm")]
+    reply.feed(b"event: parley.reset\ndata: {}\n\n")
+    reply.feed(half)
+    reply.feed(b"event: parley.step\ndata: {}\n\n" + said(reasoning_content="so", content="b"))
+    assert (reply.reasoning, reply.text) == ("w\ufffd\n\nso", "b")
 
 
 def test_a_second_choice_and_unknown_events_are_left_out() -> None:

@@ -20,7 +20,7 @@ from parley.agent.providers.wishes import (
     refuse_wishes,
     unsupported,
 )
-from parley.protocol import TextDelta, ToolCall, Usage
+from parley.protocol import ReasoningDelta, TextDelta, ToolCall, Usage
 
 __all__ = ["AnthropicProvider"]
 
@@ -61,8 +61,9 @@ class AnthropicProvider(RemoteProvider):
                             reply.is_over = True
                         elif item.get("type") == "error":
                             raise self._server.error(item.get("error"))
-                        elif text := reply.add(item):
-                            yield TextDelta(text)
+                        else:
+                            for event in reply.add(item):
+                                yield event
                 break
             except ProviderError as error:
                 if reply.stop_reason and error.kind in {"broken", "timeout"}:
@@ -143,17 +144,17 @@ class _Reply:
         self.has_begun = False
         self.is_over = False
 
-    def add(self, item: JsonObject) -> str:
-        """Take one event of the stream; return the text it adds."""
-        text = ""
+    def add(self, item: JsonObject) -> list[ModelEvent]:
+        """Take one event of the stream; return what it adds."""
+        events: list[ModelEvent] = []
         match item.get("type"):
             case "message_start":
                 self.has_begun = True
                 self._count(_object(item.get("message")).get("usage"))
             case "content_block_start":
-                text = self._block(_index(item), _object(item.get("content_block")))
+                events = self._block(_index(item), _object(item.get("content_block")))
             case "content_block_delta":
-                text = self._delta(_index(item), _object(item.get("delta")))
+                events = self._delta(_index(item), _object(item.get("delta")))
             case "message_delta":
                 self.stop_reason = str(_object(item.get("delta")).get("stop_reason") or "")
                 self._count(item.get("usage"))
@@ -163,25 +164,30 @@ class _Reply:
                 self._count(item.get("usage"))
                 blocks = item.get("content")
                 for index, block in enumerate(blocks if isinstance(blocks, list) else ()):
-                    text += self._block(index, _object(block))
+                    events += self._block(index, _object(block))
             case _:
                 pass  # pings, and what later versions of the format may add
-        if text:
-            self.pieces.append(text)
-        return text
+        return events
 
-    def _block(self, index: int, block: JsonObject) -> str:
+    def _block(self, index: int, block: JsonObject) -> list[ModelEvent]:
         if block.get("type") == "tool_use":
             call = self.calls[index] = _Call(str(block.get("id") or ""), str(block.get("name")))
             if written := _object(block.get("input")):
                 call.pieces.append(arguments_text(written))
-            return ""
-        return str(block.get("text") or "") if block.get("type") == "text" else ""
+        return self._said(block, block.get("type"))
 
-    def _delta(self, index: int, delta: JsonObject) -> str:
+    def _delta(self, index: int, delta: JsonObject) -> list[ModelEvent]:
         if delta.get("type") == "input_json_delta" and index in self.calls:
             self.calls[index].pieces.append(str(delta.get("partial_json") or ""))
-        return str(delta.get("text") or "") if delta.get("type") == "text_delta" else ""
+        return self._said(delta, str(delta.get("type")).removesuffix("_delta"))
+
+    def _said(self, part: JsonObject, kind: object) -> list[ModelEvent]:
+        if kind == "text" and (text := str(part.get("text") or "")):
+            self.pieces.append(text)
+            return [TextDelta(text)]
+        if kind == "thinking" and (thought := str(part.get("thinking") or "")):
+            return [ReasoningDelta(thought)]
+        return []
 
     def _count(self, usage: object) -> None:
         # The last event repeats only some of the numbers.

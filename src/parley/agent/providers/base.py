@@ -9,6 +9,7 @@ from typing import Literal, Protocol, TypeAlias
 from parley.protocol import (
     ChatMessage,
     ParleyError,
+    ReasoningDelta,
     TextDelta,
     TextReset,
     ToolCall,
@@ -59,7 +60,7 @@ class ModelReply:
     filtered: bool = False
 
 
-ModelEvent: TypeAlias = TextDelta | TextReset | ModelReply
+ModelEvent: TypeAlias = TextDelta | ReasoningDelta | TextReset | ModelReply
 
 ErrorKind: TypeAlias = Literal[
     "auth",  # the key is missing or wrong
@@ -111,7 +112,7 @@ def is_small(provider: object) -> bool:
 class Provider(Protocol):
     """One model behind one address.
 
-    `stream` yields text as it comes and ends with exactly one `ModelReply`, or raises
+    `stream` yields text and thoughts as they come and ends with exactly one `ModelReply`, or raises
     `ProviderError`. Closing the iterator early stops the work, remote work included.
     """
 

@@ -28,14 +28,14 @@ from parley.agent.providers.base import (
 from parley.agent.providers.calls import CallFragments
 from parley.agent.providers.http import DONE, JsonObject, encode
 from parley.agent.providers.remote import RemoteProvider
-from parley.agent.providers.render import arguments_text, count, output_limit
+from parley.agent.providers.render import arguments_text, count, output_limit, reasoning_in
 from parley.agent.providers.wishes import (
     check_tool_choice,
     openai_options,
     refused_wish,
     unsupported,
 )
-from parley.protocol import ChatMessage, TextDelta, ToolCall, Usage
+from parley.protocol import ChatMessage, ReasoningDelta, TextDelta, ToolCall, Usage
 
 __all__ = ["OpenAIProvider"]
 
@@ -112,8 +112,9 @@ class OpenAIProvider(RemoteProvider):
                             reply.is_over = True
                         elif item.get("error"):
                             raise self._server.error(item["error"])
-                        elif text := reply.add(item):
-                            yield TextDelta(text)
+                        else:
+                            for event in reply.add(item):
+                                yield event
                 break
             except ProviderError as error:
                 if reply.is_over and error.kind in {"broken", "timeout"}:
@@ -233,12 +234,12 @@ class _Reply:
         self.is_over = False
         self.usage: Mapping[str, Any] = {}
 
-    def add(self, item: JsonObject) -> str:
-        """Take one object of the stream; return the text it adds."""
+    def add(self, item: JsonObject) -> list[ModelEvent]:
+        """Take one object of the stream; return what it adds."""
         usage = item.get("usage")
         if isinstance(usage, dict):
             self.usage = usage
-        text = ""
+        text = thought = ""
         choices = item.get("choices")
         for choice in choices if isinstance(choices, list) else ():
             if not isinstance(choice, dict) or choice.get("index"):
@@ -247,15 +248,17 @@ class _Reply:
             delta = choice.get("delta") or choice.get("message")
             if not isinstance(delta, dict):
                 delta = {}
-            # What the model thinks to itself (`reasoning_content`) is not for the person.
+            thought += reasoning_in(delta)
             text += _text(delta.get("content")) or _text(delta.get("refusal"))
             self.calls.add(delta.get("tool_calls"))
             if choice.get("finish_reason"):
                 self.finish_reason = str(choice["finish_reason"])
                 self.is_over = True
+        events: list[ModelEvent] = [ReasoningDelta(thought)] if thought else []
         if text:
             self.pieces.append(text)
-        return text
+            events.append(TextDelta(text))
+        return events
 
 
 def _text(content: object) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 from parley.agent.providers.base import ModelRequest
 from parley.protocol import ChatMessage
 
-__all__ = ["CHECK", "arguments_text", "count", "output_limit", "says_nothing"]
+__all__ = ["CHECK", "arguments_text", "count", "output_limit", "reasoning_in", "says_nothing"]
 
 CHECK = ModelRequest(system="", messages=(ChatMessage("user", "Say ok."),), max_output_tokens=64)
 """The small live call that shows whether a provider works."""
@@ -30,6 +30,12 @@ def arguments_text(arguments: Mapping[str, Any]) -> str:
     return json.dumps(
         dict(arguments), ensure_ascii=False, separators=(",", ":"), sort_keys=True, default=str
     )
+
+
+def reasoning_in(delta: Mapping[str, Any]) -> str:
+    """What the model thinks, by whichever of its names in an OpenAI-compatible message."""
+    thought = delta.get("reasoning_content") or delta.get("reasoning")
+    return thought if isinstance(thought, str) else ""
 
 
 def output_limit(*limits: int | None) -> int | None:

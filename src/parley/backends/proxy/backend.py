@@ -30,7 +30,15 @@ from parley.backends.proxy.result import ProxyResult
 from parley.backends.proxy.stream import ApprovalWanted, Happening, RemoteReply, StepOver
 from parley.config.settings import Settings
 from parley.profiles import Profile
-from parley.protocol import ChatMessage, Failed, Final, ParleyError, StepTaken, TurnEvent
+from parley.protocol import (
+    ChatMessage,
+    Failed,
+    Final,
+    ParleyError,
+    ReasoningDelta,
+    StepTaken,
+    TurnEvent,
+)
 from parley.storage.contract import LeaseLost
 
 if TYPE_CHECKING:
@@ -212,6 +220,8 @@ class ProxyBackend:
                     lost = error
                     break
                 for happening in reply.feed(chunk) if chunk else reply.finish():
+                    if isinstance(happening, ReasoningDelta) and turn.request is None:
+                        continue  # what a model thinks is not for people
                     event = await _event(happening, approvals)
                     if event is not None:
                         yield event

@@ -37,10 +37,18 @@ def ending_of(
         failure = lost or far.broken(reply.fault or "")
         return replace(failure.failed, usage=usage)
     calls = reply.calls if turn.request is not None else ()
-    if text or calls:
-        if not reply.is_whole and turn.request is None:
+    filtered, program = reply.was_withheld, turn.request is not None
+    if text or calls or (filtered and program):
+        if not reply.is_whole and not filtered and not program:
             text = f"{text}\n\n({_CUT})"
-        return Final(text, usage, calls=calls, complete=reply.is_whole)
+        return Final(
+            text,
+            usage,
+            calls=calls,
+            complete=reply.is_whole,
+            filtered=filtered,
+            reasoning=reply.reasoning if program else "",
+        )
     if reply.was_withheld:
         sentence = "Proxy error: a content filter withheld the answer; put it another way."
         public = "A content filter withheld the answer; please put it another way."

@@ -9,9 +9,17 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 from parley.agent.providers.calls import CallFragments
-from parley.agent.providers.render import count
+from parley.agent.providers.render import count, reasoning_in
 from parley.agent.providers.sse import SseError, SseEvent, SseParser
-from parley.protocol import TextDelta, TextReset, ToolCall, ToolFinished, ToolStarted, Usage
+from parley.protocol import (
+    ReasoningDelta,
+    TextDelta,
+    TextReset,
+    ToolCall,
+    ToolFinished,
+    ToolStarted,
+    Usage,
+)
 
 __all__ = ["ApprovalWanted", "Happening", "RemoteReply", "StepOver"]
 
@@ -25,7 +33,7 @@ _BOM: Final = b"\xef\xbb\xbf"
 _SPACE: Final = b" \t\r\n"
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _RUN_ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")  # it becomes a part of an address
-_CUT_SHORT: Final = frozenset({"length", "max_tokens", "model_length"})
+_CUT_SHORT: Final = frozenset({"length", "max_tokens", "model_length", "content_filter"})
 _TOO_MUCH: Final = "sent more than any answer can be"
 _NO_ERROR: Final = object()
 
@@ -47,7 +55,7 @@ class ApprovalWanted:
 
 
 Happening: TypeAlias = (
-    TextDelta | TextReset | ToolStarted | ToolFinished | StepOver | ApprovalWanted
+    TextDelta | ReasoningDelta | TextReset | ToolStarted | ToolFinished | StepOver | ApprovalWanted
 )
 
 
@@ -72,6 +80,8 @@ class RemoteReply:
         self._whole_size = 0
         self._parser = SseParser()
         self._pieces: list[str] = []
+        self._thoughts: list[str] = []  # of each step
+        self._thought: list[str] = []
         self._half = ""  # of a letter whose other half comes with the next piece
         self._fragments = CallFragments()
         self._open_calls: dict[str, ToolCall] = {}
@@ -90,13 +100,18 @@ class RemoteReply:
         return "".join(self._pieces)
 
     @property
+    def reasoning(self) -> str:
+        """What the model thought in all steps."""
+        return "\n\n".join(filter(None, (*self._thoughts, "".join(self._thought))))
+
+    @property
     def calls(self) -> tuple[ToolCall, ...]:
         """The calls that whoever asked is to run."""
         return self._fragments.finish()
 
     @property
     def is_whole(self) -> bool:
-        """False when a length limit cut the text."""
+        """False when a length limit cut the text, or a content filter."""
         return self._finish_reason not in _CUT_SHORT
 
     @property
@@ -126,6 +141,9 @@ class RemoteReply:
             input_tokens=count(self._usage, "prompt_tokens"),
             output_tokens=count(self._usage, "completion_tokens"),
             cached_tokens=count(self._usage.get("prompt_tokens_details"), "cached_tokens"),
+            reasoning_tokens=count(
+                self._usage.get("completion_tokens_details"), "reasoning_tokens"
+            ),
         )
 
     def feed(self, chunk: bytes) -> list[Happening]:
@@ -211,6 +229,7 @@ class RemoteReply:
                 return []
             case "parley.step":
                 text = self.text
+                self._thoughts.append("".join(self._thought))
                 self._withdraw()
                 return [StepOver(text)] if text.strip() else []
             case "parley.reset":
@@ -233,20 +252,28 @@ class RemoteReply:
         if isinstance(chunk.get("usage"), dict):
             self._usage = chunk["usage"]
         choices = chunk.get("choices")
-        text = ""
+        text = thought = ""
         for choice in choices if isinstance(choices, list) else ():
             if not isinstance(choice, dict) or choice.get("index"):
                 continue  # one answer was asked for
             self.has_begun = True
             delta = choice.get("delta") or choice.get("message")
             if isinstance(delta, dict):
-                # What a model thinks to itself (`reasoning_content`) is not for the person.
+                thought += reasoning_in(delta)
                 text += _text(delta.get("content")) or _text(delta.get("refusal"))
                 self._fragments.add(delta.get("tool_calls"))
             if choice.get("finish_reason"):
                 self._finish_reason = _short(choice["finish_reason"])
                 self.is_over = True
-        return self._say(text)
+        return [*self._think(thought), *self._say(text)] if thought else self._say(text)
+
+    def _think(self, thought: str) -> list[Happening]:
+        if len(thought) > self._text_left:
+            self.fault = _TOO_MUCH
+            return []
+        self._text_left -= len(thought)
+        self._thought.append(_well_formed(thought))
+        return [ReasoningDelta(self._thought[-1])]
 
     def _say(self, text: str) -> list[Happening]:
         text = self._half + text
@@ -254,7 +281,7 @@ class RemoteReply:
         if _SURROGATE.search(text):
             if "\ud800" <= text[-1] <= "\udbff":
                 text, self._half = text[:-1], text[-1]
-            text = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+            text = _well_formed(text)
         if len(text) > self._text_left:
             self.fault = _TOO_MUCH
             text = text[: self._text_left]
@@ -266,6 +293,7 @@ class RemoteReply:
 
     def _withdraw(self) -> None:
         self._pieces.clear()
+        self._thought.clear()
         self._half = ""
 
     def _take_tool(self, said: Mapping[str, Any]) -> list[Happening]:
@@ -306,6 +334,10 @@ def _text(content: object) -> str:
         parts = (part for part in content if isinstance(part, dict))
         return "".join(p["text"] for p in parts if isinstance(p.get("text"), str))
     return ""
+
+
+def _well_formed(text: str) -> str:
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
 def _short(value: object) -> str:

@@ -13,6 +13,7 @@ from parley.protocol import (
     ApprovalAsked,
     Failed,
     Final,
+    ReasoningDelta,
     StepTaken,
     TextDelta,
     TextReset,
@@ -104,6 +105,7 @@ def _as_ending(result: Mapping[str, Any]) -> TurnEnded:
         calls=calls,
         complete=choice["finish_reason"] not in {"length", "content_filter"},
         filtered=choice["finish_reason"] == "content_filter",
+        reasoning=choice["message"].get("reasoning_content", ""),
     )
     counted = result["usage"]
     usage = counted and Usage(
@@ -195,6 +197,8 @@ class _Writer:
         self._told = told
         self._one_message = parsed.wishes.response_format is not None
         self._text = StreamedText("\n\n")
+        self._has_thought = False
+        self._thinks_again = False  # it began once more, or this is the next step
 
     def begin(self) -> None:
         self._out.hold(self._chunks.role())
@@ -205,6 +209,8 @@ class _Writer:
             case TextDelta(text=text):
                 if piece := self._text.add(text):
                     await out.send(self._chunks.text(piece))
+            case ReasoningDelta(text=text):
+                await out.send(self._chunks.reasoning(self._apart(text)))
             case TextReset() | TurnStarted(resumed=True):
                 await self._begin_again()
             case StepTaken(messages=messages) if any(m.role == "assistant" for m in messages):
@@ -223,7 +229,14 @@ class _Writer:
             case _:
                 pass
 
+    def _apart(self, thought: str) -> str:
+        """Thoughts of each step, and each try, are a paragraph; none contradicts an answer."""
+        gap = "\n\n" if self._thinks_again and not self._told else ""
+        self._has_thought, self._thinks_again = True, False
+        return gap + thought
+
     async def _begin_again(self) -> None:
+        self._thinks_again = self._has_thought
         if self._told:
             await self._out.send(b"{}", event="parley.reset")
             self._text.clear()
@@ -231,6 +244,7 @@ class _Writer:
             self._text.begin_again()
 
     async def _step(self) -> None:
+        self._thinks_again = self._has_thought
         if self._told:
             await self._out.send(b"{}", event="parley.step")
             self._text.clear()
@@ -249,6 +263,8 @@ class _Writer:
                 error.code = _STOPPED
             out.hold(encode(error.as_body()))
             return
+        if reply.reasoning and not self._has_thought:
+            out.hold(chunks.reasoning(reply.reasoning))
         if rest := await self._rest_of(reply.text):
             out.hold(chunks.text(rest))
         if reply.calls:

@@ -37,9 +37,9 @@ _RESPONSE_STREAM: Final = (
     "`response.incomplete` or `response.failed`."
 )
 _RUN_STREAM: Final = (
-    "Numbered, named events: `run.started`, `run.resumed`, `text.delta`, `text.reset`, `step`, "
-    "`tool.started`, `tool.finished`, `approval.asked`, `approval.decided`; the last is "
-    "`run.completed`, `run.failed` or `run.cancelled`."
+    "Numbered, named events: `run.started`, `run.resumed`, `reasoning.delta`, `text.delta`, "
+    "`text.reset`, `step`, `tool.started`, `tool.finished`, `approval.asked`, "
+    "`approval.decided`; the last is `run.completed`, `run.failed` or `run.cancelled`."
 )
 MORE: Final[dict[tuple[str, str], More]] = {
     ("POST", "/v1/chat/completions"): More(

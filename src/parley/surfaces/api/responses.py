@@ -15,6 +15,7 @@ from parley.protocol import (
     Failed,
     Final,
     InboundMessage,
+    ReasoningDelta,
     StepTaken,
     TextDelta,
     TextReset,
@@ -441,6 +442,8 @@ def _told(events: ResponseEvents, event: Happening) -> list[ServerEvent]:
     match event:
         case TextDelta(text=text):
             return events.text(text)
+        case ReasoningDelta(text=text):
+            return events.reasoning(text)
         case TextReset() | TurnStarted(resumed=True):
             return events.begin_again()
         case StepTaken(messages=messages) if any(each.role == "assistant" for each in messages):

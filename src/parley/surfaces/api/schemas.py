@@ -104,7 +104,10 @@ _CHAT: Final[dict[str, Schema]] = {
             "content": _or_null(_TEXT, "Null when there are only calls."),
             "refusal": _NULL,
         },
-        maybe={"tool_calls": _list(ref("ChatReplyCall"), "The calls that you are to make.")},
+        maybe={
+            "reasoning_content": {**_TEXT, "description": "What the model thought, if it says so."},
+            "tool_calls": _list(ref("ChatReplyCall"), "The calls that you are to make."),
+        },
     ),
     "ChatReplyCall": _object(
         "A call that you are to make.",
@@ -148,7 +151,7 @@ _RESPONSES: Final[dict[str, Schema]] = {
             "instructions": _or_null(_TEXT),
             "max_output_tokens": _or_null(_COUNT),
             "model": _MODEL,
-            "output": _list({"anyOf": [ref("MessageItem"), ref("CallItem")]}),
+            "output": _list({"anyOf": [ref("ReasoningItem"), ref("MessageItem"), ref("CallItem")]}),
             "parallel_tool_calls": _FLAG,
             "previous_response_id": _or_null(_TEXT),
             "temperature": _or_null(_NUMBER),
@@ -160,6 +163,18 @@ _RESPONSES: Final[dict[str, Schema]] = {
             "usage": _or_null(ref("ResponseUsage"), "Null when nobody counted."),
             "user": _or_null(_TEXT),
             "metadata": _NOTES,
+        },
+    ),
+    "ReasoningItem": _object(
+        "What the model thought, if it says so.",
+        {
+            "id": _TEXT,
+            "type": {"const": "reasoning"},
+            "status": _ITEM_STATUS,
+            "summary": _list(_ANYTHING),
+            "content": _list(
+                _object("A thought.", {"type": {"const": "reasoning_text"}, "text": _TEXT})
+            ),
         },
     ),
     "MessageItem": _object(

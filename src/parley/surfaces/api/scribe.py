@@ -20,6 +20,7 @@ from parley.surfaces.api.wire.runs import run_event
 __all__ = ["Line", "Scribe"]
 
 _PAUSE = 0.04  # between writes of mere text: each write is a flush of the disk
+_DELTAS = ("text.delta", "reasoning.delta")
 
 Line = tuple[str, Mapping[str, Any]]
 
@@ -55,7 +56,7 @@ class Scribe:
 
     def add(self, *lines: Line) -> None:
         for kind, data in lines:
-            if kind == "text.delta" and self._lines and self._lines[-1][0] == kind:
+            if kind in _DELTAS and self._lines and self._lines[-1][0] == kind:
                 text = self._lines[-1][1]["delta"] + data["delta"]
                 self._lines[-1] = (kind, {"delta": text})
             else:
@@ -97,7 +98,7 @@ class Scribe:
                 ending = next((each for each in self._ended if each is not None), None)
                 self._ended.clear()
                 await self._settle(ending)
-            elif all(kind == "text.delta" for kind, _ in lines):
+            elif all(kind in _DELTAS for kind, _ in lines):
                 await asyncio.sleep(_PAUSE)
 
     def _grow(self) -> None:

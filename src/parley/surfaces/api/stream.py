@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar, cast
 
-from parley.protocol import TextDelta
+from parley.protocol import ReasoningDelta, TextDelta
 from parley.surfaces.api.errors import ClientGone
 
 if TYPE_CHECKING:
@@ -213,11 +213,12 @@ def _gone() -> ClientGone:
 class _Run:
     """Text that runs together while it waits."""
 
-    __slots__ = ("length", "pieces")
+    __slots__ = ("kind", "length", "pieces")
 
-    def __init__(self, *pieces: str) -> None:
-        self.pieces = list(pieces)
-        self.length = sum(map(len, pieces))
+    def __init__(self, kind: type[TextDelta | ReasoningDelta], text: str) -> None:
+        self.kind = kind
+        self.pieces = [text]
+        self.length = len(text)
 
     def add(self, text: str, upto: int) -> None:
         self.pieces.append(text)
@@ -251,18 +252,21 @@ class Mailbox(Generic[T]):
         """After `close` nothing more is taken."""
         if self._closed:
             return
-        if len(self._waiting) < self._runs_after or not isinstance(event, TextDelta):
+        if len(self._waiting) < self._runs_after or not isinstance(
+            event, TextDelta | ReasoningDelta
+        ):
             self._waiting.append(event)
         else:
-            self._run_on(event.text)
+            self._run_on(event)
         self._changed.set()
 
-    def _run_on(self, text: str) -> None:
+    def _run_on(self, event: TextDelta | ReasoningDelta) -> None:
         last: Any = self._waiting[-1]
-        if isinstance(last, _Run) and last.length < self._run_length:
-            last.add(text, self._run_length)
+        goes_on = isinstance(last, _Run) and last.kind is type(event)
+        if goes_on and last.length < self._run_length:
+            last.add(event.text, self._run_length)
         else:
-            self._waiting.append(_Run(text))
+            self._waiting.append(_Run(type(event), event.text))
 
     def close(self) -> None:
         """What waits may still be taken out."""
@@ -280,7 +284,7 @@ class Mailbox(Generic[T]):
 
     def _opened(self, event: T | _Run) -> T:
         if isinstance(event, _Run):
-            text: Any = TextDelta(event.text)
+            text: Any = event.kind(event.text)
             made: T = text
             return made
         return event

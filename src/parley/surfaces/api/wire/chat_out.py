@@ -31,6 +31,8 @@ def chat_completion(
         "content": ending.text if ending.text or not ending.calls else None,
         "refusal": None,
     }
+    if ending.reasoning:
+        message["reasoning_content"] = ending.reasoning
     if ending.calls:
         message["tool_calls"] = [_call(call) for call in ending.calls]
     choice = {
@@ -97,6 +99,10 @@ class ChatChunks:
     def text(self, text: str) -> bytes:
         """A further piece of the reply."""
         return self._before + quote(text) + self._after
+
+    def reasoning(self, text: str) -> bytes:
+        """A further piece of what the model thinks."""
+        return self._choice({"reasoning_content": text})
 
     def calls(self, calls: tuple[ToolCall, ...]) -> bytes:
         """The calls that the program is to make, whole."""

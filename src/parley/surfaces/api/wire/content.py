@@ -69,6 +69,8 @@ class ContentReader:
                     texts.append(_given(part.text, f"{where}.text"))
                 case "refusal":
                     texts.append(_given(part.refusal, f"{where}.refusal"))
+                case "reasoning_text":
+                    pass  # what a model thought before is not given to another
                 case _:
                     files.append(self._file(part, where))
         return Said("\n".join(texts), tuple(files))

@@ -178,6 +178,7 @@ class Part(WireModel):
         "input_text",
         "output_text",
         "refusal",
+        "reasoning_text",
         "image_url",
         "input_image",
         "file",

@@ -61,6 +61,8 @@ class LoggedResponse:
         match kind:
             case "text.delta":
                 return self._events.text(data["delta"])
+            case "reasoning.delta":
+                return self._events.reasoning(data["delta"])
             case "text.reset":
                 return self._events.withdraw()
             case "step" if self._events.one_value:

@@ -7,7 +7,7 @@ from typing import Any
 
 from parley.surfaces.api.wire.encode import encode
 from parley.surfaces.api.wire.responses_events import ServerEvent
-from parley.surfaces.api.wire.responses_out import text_part
+from parley.surfaces.api.wire.responses_out import reasoning_part, text_part
 
 __all__ = ["events_again"]
 
@@ -31,12 +31,17 @@ def events_again(response: Mapping[str, Any]) -> list[ServerEvent]:
 
 def _item(item: Mapping[str, Any], index: int) -> Iterator[tuple[str, dict[str, Any]]]:
     place = {"item_id": item["id"], "output_index": index}
-    empty: dict[str, Any] = {"content": []} if item["type"] == "message" else {"arguments": ""}
+    empty: dict[str, Any] = (
+        {"arguments": ""} if item["type"] == "function_call" else {"content": []}
+    )
     begun = {**item, "status": "in_progress", **empty}
     yield "response.output_item.added", {"output_index": index, "item": begun}
     if item["type"] == "message":
         for number, part in enumerate(item["content"]):
             yield from _text(part["text"], {**place, "content_index": number})
+    elif item["type"] == "reasoning":
+        for number, part in enumerate(item["content"]):
+            yield from _reasoning(part["text"], {**place, "content_index": number})
     else:
         kind, written = "response.function_call_arguments", item["arguments"]
         yield f"{kind}.delta", {**place, "delta": written}
@@ -51,3 +56,10 @@ def _text(text: str, place: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any
         yield f"{kind}.delta", {**place, "delta": text, **nothing}
     yield f"{kind}.done", {**place, "text": text, **nothing}
     yield "response.content_part.done", {**place, "part": text_part(text)}
+
+
+def _reasoning(text: str, place: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    yield "response.content_part.added", {**place, "part": reasoning_part("")}
+    yield "response.reasoning_text.delta", {**place, "delta": text}
+    yield "response.reasoning_text.done", {**place, "text": text}
+    yield "response.content_part.done", {**place, "part": reasoning_part(text)}

@@ -14,6 +14,8 @@ from parley.surfaces.api.wire.responses_out import (
     call_item,
     incomplete_details,
     message_item,
+    reasoning_item,
+    reasoning_part,
     response_error,
     response_outcome,
     response_status,
@@ -45,6 +47,7 @@ class ResponseEvents:
         self._number = 0
         self._output: list[dict[str, Any]] = []
         self._open: _OpenMessage | None = None
+        self._thought: _OpenMessage | None = None
         self._text = StreamedText()
 
     @property
@@ -54,7 +57,7 @@ class ResponseEvents:
 
     @property
     def output(self) -> list[dict[str, Any]]:
-        """The items that are done."""
+        """The items so far."""
         return self._output
 
     def start(self) -> list[ServerEvent]:
@@ -80,29 +83,41 @@ class ResponseEvents:
         events.append(ServerEvent(_DELTA, message.delta(text, self._next())))
         return events
 
+    def reasoning(self, text: str) -> list[ServerEvent]:
+        """A further piece of what the model thinks."""
+        events = []
+        thought = self._thought
+        if thought is None:
+            thought = self._thought = self._opened("rs", _THOUGHT_DELTA)
+            begun = reasoning_item(thought.id, None, "in_progress")
+            events = self._added(thought, begun, reasoning_part(""))
+        thought.pieces.append(text)
+        events.append(ServerEvent(_THOUGHT_DELTA, thought.delta(text, self._next())))
+        return events
+
     def step(self) -> list[ServerEvent]:
         """The text so far was a message; what follows is another."""
         if self.one_value:
             # Who asked for JSON reads one value: text before a tool call is not part of it.
             return self.begin_again()
         self._text.end_message()
-        return self._end_message("completed")
+        return [*self._end_thought("completed"), *self._end_message("completed")]
 
     def begin_again(self) -> list[ServerEvent]:
         """The text since the last step is said once more from its start."""
         self._text.begin_again()
-        return []
+        return self._end_thought("completed")
 
     def withdraw(self) -> list[ServerEvent]:
         """The text since the last step does not count: its message stays, empty and incomplete."""
         self._text.clear()
         if self._open is not None:
             self._open.pieces.clear()
-        return self._end_message("incomplete")
+        return [*self._end_thought("incomplete"), *self._end_message("incomplete")]
 
     def calls(self, calls: tuple[ToolCall, ...]) -> list[ServerEvent]:
         """The calls that the program is to make."""
-        events = self._end_message("completed")
+        events = [*self._end_thought("completed"), *self._end_message("completed")]
         for call in calls:
             events += self._call(call)
         return events
@@ -113,6 +128,7 @@ class ResponseEvents:
         """The end of a turn that was answered: what is still missing of it, then the whole."""
         status = response_status(ending)
         events = self._rest_of(ending)
+        events += self._end_thought("completed")
         events += self._end_message(status)
         events += self.calls(ending.calls)
         incomplete = incomplete_details(ending)
@@ -132,16 +148,49 @@ class ResponseEvents:
 
     def _rest_of(self, ending: Final) -> list[ServerEvent]:
         events = self._send(self._text.rest_of(ending.text))
-        if events or self._open or self._output or ending.calls:
+        said = any(item["type"] != "reasoning" for item in self._output)
+        if events or self._open or said or ending.calls:
             return events
         return self._begin_message()
 
     def _begin_message(self) -> list[ServerEvent]:
-        message = self._open = _OpenMessage(self._item_id("msg"), len(self._output))
+        events = self._end_thought("completed")
+        message = self._open = self._opened("msg", _DELTA, {"logprobs": []})
         begun = message_item(message.id, None, "in_progress")
+        return [*events, *self._added(message, begun, text_part(""))]
+
+    def _opened(
+        self, prefix: str, kind: str, more: Mapping[str, Any] | None = None
+    ) -> _OpenMessage:
+        return _OpenMessage(self._item_id(prefix), len(self._output), kind, more or {})
+
+    def _added(
+        self, opened: _OpenMessage, item: dict[str, Any], part: dict[str, Any]
+    ) -> list[ServerEvent]:
+        """An item that begins takes its place at once: another may begin before it is done."""
+        self._output.append(item)
         return [
-            self._event("response.output_item.added", output_index=message.index, item=begun),
-            self._event("response.content_part.added", **message.place, part=text_part("")),
+            self._event("response.output_item.added", output_index=opened.index, item=item),
+            self._event("response.content_part.added", **opened.place, part=part),
+        ]
+
+    def _done(
+        self, opened: _OpenMessage, item: dict[str, Any], part: dict[str, Any]
+    ) -> list[ServerEvent]:
+        self._output[opened.index] = item
+        return [
+            self._event("response.content_part.done", **opened.place, part=part),
+            self._event("response.output_item.done", output_index=opened.index, item=item),
+        ]
+
+    def _end_thought(self, status: ItemStatus) -> list[ServerEvent]:
+        thought, self._thought = self._thought, None
+        if thought is None:
+            return []
+        text = thought.text
+        return [
+            self._event("response.reasoning_text.done", **thought.place, text=text),
+            *self._done(thought, reasoning_item(thought.id, text, status), reasoning_part(text)),
         ]
 
     def _end_message(self, status: ItemStatus) -> list[ServerEvent]:
@@ -149,13 +198,10 @@ class ResponseEvents:
         if message is None:
             return []
         text = message.text
-        item = message_item(message.id, text, status)
-        self._output.append(item)
         done = {**message.place, "text": text, "logprobs": []}
         return [
             self._event("response.output_text.done", **done),
-            self._event("response.content_part.done", **message.place, part=text_part(text)),
-            self._event("response.output_item.done", output_index=message.index, item=item),
+            *self._done(message, message_item(message.id, text, status), text_part(text)),
         ]
 
     def _call(self, call: ToolCall) -> list[ServerEvent]:
@@ -178,7 +224,7 @@ class ResponseEvents:
     def _break_off(
         self, status: Literal["failed", "cancelled"], error: dict[str, str], usage: Usage | None
     ) -> list[ServerEvent]:
-        events = self._end_message("incomplete")
+        events = [*self._end_thought("incomplete"), *self._end_message("incomplete")]
         broken = self._object(status, usage=usage, error=error)
         return [*events, self._event("response.failed", response=broken)]
 
@@ -195,19 +241,20 @@ class ResponseEvents:
 
 
 _DELTA = "response.output_text.delta"
+_THOUGHT_DELTA = "response.reasoning_text.delta"
 
 
 class _OpenMessage:
-    """A message that is being written. What its deltas share is written once."""
+    """A message or a thought that is being written. What its deltas share is written once."""
 
     __slots__ = ("_before", "id", "index", "pieces", "place")
 
-    def __init__(self, item_id: str, index: int) -> None:
+    def __init__(self, item_id: str, index: int, kind: str, more: Mapping[str, Any]) -> None:
         self.id = item_id
         self.index = index
         self.pieces: list[str] = []
         self.place: dict[str, Any] = {"item_id": item_id, "output_index": index, "content_index": 0}
-        shared = encode({"type": _DELTA, **self.place, "logprobs": []})
+        shared = encode({"type": kind, **self.place, **more})
         self._before = shared.removesuffix(b"}")
 
     @property

@@ -18,6 +18,8 @@ __all__ = [
     "incomplete_details",
     "message_item",
     "output_items",
+    "reasoning_item",
+    "reasoning_part",
     "response_error",
     "response_object",
     "response_outcome",
@@ -142,9 +144,10 @@ def response_error(failed: Failed) -> dict[str, str]:
 
 
 def output_items(ending: Final, *, steps: Iterable[str] = ()) -> list[dict[str, Any]]:
-    """What the turn gave: the texts of its earlier steps, the reply, and the calls to make."""
+    """What the turn gave: thoughts, texts of earlier steps, the reply, and the calls to make."""
+    items = [reasoning_item(new_id("rs"), ending.reasoning)] if ending.reasoning else []
     texts = [text for text in steps if text.strip()]
-    items = [message_item(new_id("msg"), text, "completed") for text in texts]
+    items += [message_item(new_id("msg"), text, "completed") for text in texts]
     if ending.text or not ending.calls:
         items.append(message_item(new_id("msg"), ending.text, response_status(ending)))
     items += [call_item(new_id("fc"), call) for call in ending.calls]
@@ -160,6 +163,23 @@ def message_item(item_id: str, text: str | None, status: ItemStatus) -> dict[str
         "role": "assistant",
         "content": [] if text is None else [text_part(text)],
     }
+
+
+def reasoning_item(
+    item_id: str, text: str | None, status: ItemStatus = "completed"
+) -> dict[str, Any]:
+    """What a model thought, as it wrote it; without a text, one that has only begun."""
+    return {
+        "id": item_id,
+        "type": "reasoning",
+        "status": status,
+        "summary": [],
+        "content": [] if text is None else [reasoning_part(text)],
+    }
+
+
+def reasoning_part(text: str) -> dict[str, Any]:
+    return {"type": "reasoning_text", "text": text}
 
 
 def text_part(text: str) -> dict[str, Any]:

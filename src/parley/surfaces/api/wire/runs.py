@@ -9,6 +9,7 @@ from pydantic import Field
 
 from parley.protocol import (
     ApprovalAsked,
+    ReasoningDelta,
     StepTaken,
     TextDelta,
     TextReset,
@@ -49,6 +50,7 @@ RunStatus: TypeAlias = Literal[
 RunEventName: TypeAlias = Literal[
     "run.started",
     "run.resumed",
+    "reasoning.delta",
     "text.delta",
     "text.reset",
     "step",
@@ -174,6 +176,8 @@ def run_event(event: TurnEvent) -> tuple[RunEventName, dict[str, Any]] | None:
     match event:
         case TextDelta(text):
             return "text.delta", {"delta": text}
+        case ReasoningDelta(text):
+            return "reasoning.delta", {"delta": text}
         case TextReset():
             return "text.reset", {}
         case StepTaken():
