@@ -65,7 +65,10 @@ async def test_everybodys_conversations_take_the_scope_admin(served: Served, hou
     assert (await served.get("/p/nobody/api/sessions", key=admin)).status == 404
 
 
-@pytest.mark.parametrize("query", ["limit=0", "limit=101", "limit=x", "after=x", "all=maybe"])
+@pytest.mark.parametrize(
+    "query",
+    ["limit=0", "limit=101", "limit=x", "limit=0050" + "9" * 30, "after=x", "all=maybe"],
+)
 async def test_a_page_that_makes_no_sense_is_refused(served: Served, query: str) -> None:
     for path in ("/api/sessions", "/api/jobs"):
         assert (await served.get(f"{path}?{query}")).status == 400

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "PageAsked",
+    "limit_asked",
     "no_such_after",
     "page_asked",
     "query_flag",
@@ -70,14 +71,21 @@ class PageAsked:
 
 def page_asked(request: web.Request) -> PageAsked:
     """`limit`, `order` and `after`, as OpenAI's lists take them."""
-    limit = query_number(request, "limit")
-    if limit is not None and not 1 <= limit <= _MOST:
-        raise ApiError.bad_request(f"`limit` must be from 1 to {_MOST}.", param="limit")
+    limit = limit_asked(request)
     order = request.query.get("order", "desc")
     if order not in {"asc", "desc"}:
         raise ApiError.bad_request("`order` must be asc or desc.", param="order")
     after = request.query.get("after") or None
-    return PageAsked(_USUAL if limit is None else limit, order == "desc", after)
+    return PageAsked(limit, order == "desc", after)
+
+
+def limit_asked(request: web.Request) -> int:
+    limit = query_number(request, "limit")
+    if limit is None:
+        return _USUAL
+    if not 1 <= limit <= _MOST:
+        raise ApiError.bad_request(f"`limit` must be from 1 to {_MOST}.", param="limit")
+    return limit
 
 
 def no_such_after() -> ApiError:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from parley.gateway.requests import ProfileDoor
@@ -13,14 +13,12 @@ from parley.storage.hands import JobRecord
 from parley.surfaces.api.callers import Caller
 from parley.surfaces.api.desk import Desk
 from parley.surfaces.api.errors import ApiError
+from parley.surfaces.api.items import limit_asked
 
 if TYPE_CHECKING:
     from aiohttp import web
 
 __all__ = ["jobs", "sessions"]
-
-_MOST: Final = 100
-_USUAL: Final = 20
 
 
 async def sessions(desk: Desk, request: web.Request, caller: Caller) -> web.Response:
@@ -65,12 +63,10 @@ def _own_lanes(door: ProfileDoor, owner: str) -> str:
 
 
 def _page(request: web.Request) -> tuple[int, tuple[float, str] | None]:
-    given = request.query.get("limit", str(_USUAL))
-    if not (given.isascii() and given.isdecimal() and 0 < int(given[:4]) <= _MOST):
-        raise ApiError.bad_request(f"`limit` must be 1 to {_MOST}.", param="limit")
+    limit = limit_asked(request)
     cursor = request.query.get("after")
     if not cursor:
-        return int(given), None
+        return limit, None
     at, _, name = cursor.partition("~")
     try:
         place = float(at)
@@ -78,7 +74,7 @@ def _page(request: web.Request) -> tuple[int, tuple[float, str] | None]:
         place = math.nan
     if not math.isfinite(place) or not name:
         raise ApiError.bad_request("`after` must be a `next` of this list.", param="after")
-    return int(given), (place, name)
+    return limit, (place, name)
 
 
 def _listed(data: list[dict[str, Any]], last: tuple[float, str] | None) -> web.Response:

@@ -99,6 +99,32 @@ def test_another_checksum_than_the_hub_names_is_refused(hub: Hub, tmp_path: Path
     assert not list(tmp_path.rglob("*.part"))
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        "../../../../evil-Q4_K_M.gguf",
+        "sub/../../../../../evil-Q4_K_M.gguf",
+        "<absolute>/evil-Q4_K_M.gguf",
+        "..\\evil-Q4_K_M.gguf",
+        "a//evil-Q4_K_M.gguf",
+        "\x1b[2Jevil-Q4_K_M.gguf",
+    ],
+)
+def test_a_hub_cannot_choose_a_place_outside_of_the_repository(
+    hub: Hub, tmp_path: Path, name: str
+) -> None:
+    name = name.replace("<absolute>", str(tmp_path))
+    hub.files["someone/evil"] = {name: _HEAD, "plain-Q8_0.gguf": _HEAD + b"8"}
+    cache = tmp_path / "a" / "b" / "cache"
+    cache.mkdir(parents=True)
+    path = _install("hf:someone/evil", cache)
+    assert path == cache / "models" / "hf" / "someone" / "evil" / "plain-Q8_0.gguf"
+    assert list(tmp_path.rglob("*evil-Q4*")) == []
+    with pytest.raises(InstallError) as caught:
+        find_file(HubReference("someone/evil", name))
+    assert "\x1b" not in str(caught.value).replace(name, "")
+
+
 def test_what_is_no_gguf_is_removed(hub: Hub, tmp_path: Path) -> None:
     hub.files["someone/odd"] = {"odd.gguf": b"PK\x03\x04 no weights"}
     with pytest.raises(GgufError):

@@ -139,7 +139,7 @@ def find_file(reference: HubReference) -> HubFile:
     files = {
         str(each.get("rfilename", "")): each
         for each in info.get("siblings") or ()
-        if isinstance(each, dict) and str(each.get("rfilename", "")).lower().endswith(".gguf")
+        if isinstance(each, dict) and _is_plain(str(each.get("rfilename", "")))
     }
     name = reference.file or _usual_file(repository, list(files))
     if name not in files:
@@ -226,6 +226,17 @@ def _gated(repository: str) -> InstallError:
     return InstallError(
         f"The hub does not let you have {repository}: it does not exist, is private, or wants its "
         f"terms accepted. Accept them on its page, then set HF_TOKEN to a token of yours."
+    )
+
+
+def _is_plain(name: str) -> bool:
+    """Whether it names a GGUF file that stays below the folder of its repository."""
+    steps = name.split("/")
+    return (
+        name.lower().endswith(".gguf")
+        and name.isprintable()
+        and "\\" not in name
+        and not any(step in {"", ".", ".."} for step in steps)
     )
 
 
