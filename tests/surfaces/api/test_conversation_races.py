@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 import openai
+import pytest
 from openai import AsyncOpenAI
 
 from tests.gateway.house import House
@@ -54,3 +55,26 @@ async def test_what_is_answered_while_items_are_taken_out_is_remembered(
     await ask(client, "last", made.id)
     assert house.words() == [*kept, "last"]
     assert [each for each in kept if each.startswith("word")] == [f"word {n}" for n in range(20)]
+
+
+@pytest.mark.parametrize("background", [False, True], ids=["waits", "background"])
+async def test_an_item_that_is_named_again_is_another_one_there(
+    client: AsyncOpenAI, house: House, background: bool
+) -> None:
+    made = await client.conversations.create(items=[item("note")])
+    [note] = (await client.conversations.items.list(made.id)).data
+    id: str = getattr(note, "id", "")
+    named: Any = [{"type": "item_reference", "id": id}, item("two")]
+    got = await ask(client, named, made.id, background=background)
+    while got.status in {"queued", "in_progress"}:
+        got = await client.responses.retrieve(got.id)
+    listed: list[Any] = []
+    async for each in client.conversations.items.list(made.id, order="asc", limit=1):
+        listed.append(each)
+        assert len(listed) <= 4  # a page that begins behind an item of this id has an end
+    assert [each.content[0].text for each in listed][:3] == ["note", "note", "two"]
+    assert len({each.id for each in listed}) == 4
+    await client.conversations.items.delete(id, conversation_id=made.id)
+    assert (await texts(client, made.id))[:2] == ["note", "two"]
+    await ask(client, "three", made.id)
+    assert house.words()[:2] == ["note", "two"]

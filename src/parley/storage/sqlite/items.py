@@ -6,6 +6,7 @@ import json
 import sqlite3
 from collections.abc import Iterable, Sequence
 from typing import Final, Literal
+from uuid import uuid4
 
 from parley.storage.items import ItemBody, ItemPage, ResponseItems, instructs
 from parley.storage.sqlite import rows
@@ -78,7 +79,11 @@ def add_items(
     conversation: str | None = None,
     output: bool = False,
 ) -> None:
-    for item in items:
+    """An id names one item of a conversation: what is told there once more gets a new one."""
+    for given in items:
+        item = given
+        if conversation is not None and _is_in(db, conversation, given["id"]):
+            item = {**given, "id": f"{given['id'].partition('_')[0]}_{uuid4().hex}"}
         values = {
             "id": item["id"],
             "owner": owner,
@@ -89,6 +94,11 @@ def add_items(
             "body": rows.dump(item),
         }
         db.execute(SQL["item_add"], values)
+
+
+def _is_in(db: sqlite3.Connection, conversation: str, id: str) -> bool:
+    values = {"parent": conversation, "id": id}
+    return db.execute(SQL["item_of_conversation"], values).fetchone() is not None
 
 
 def keep_items(db: sqlite3.Connection, request: str, kept: ResponseItems) -> None:
