@@ -14,6 +14,7 @@ _CHECKS = {
     ),
     "langchain_client.py": (
         *("plain", "stream", "tools", "tools_streamed", "any_tool", "structured"),
+        "embeddings",
     ),
     "pydantic_ai_client.py": (
         *("plain", "stream", "tools", "output_type", "output_type_after_tools"),

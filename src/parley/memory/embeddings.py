@@ -6,6 +6,7 @@ read: the package itself would set up logging and look for files on the network.
 
 from __future__ import annotations
 
+import functools
 import json
 import logging
 import threading
@@ -51,20 +52,28 @@ class Embedder(Protocol):
         """
 
 
-def find_embedder(setting: Literal["auto", "off"]) -> Embedder | None:
+def find_embedder(setting: Literal["auto", "off"]) -> WordVectors | None:
     """The installed model; None where there is none, or it is switched off. Nothing is loaded."""
     if setting == "off":
         return None
     package = find_spec(_PACKAGE)
     if package is None or not package.submodule_search_locations:
         return None
-    return WordVectors(Path(package.submodule_search_locations[0]))
+    return _shared(Path(package.submodule_search_locations[0]))
+
+
+@functools.cache
+def _shared(folder: Path) -> WordVectors:
+    """One for all who ask, as it takes memory once it is loaded."""
+    return WordVectors(folder)
 
 
 class WordVectors:
     """The mean of the vectors of a text's words. The table is loaded by the first text."""
 
     name = "wordllama-l2-supercat-256"
+    sizes = (64, 128, 256)
+    """How many numbers a vector may be cut to and still be compared."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -72,15 +81,24 @@ class WordVectors:
         self._loaded: tuple[Tokenizer, NDArray[numpy.float16]] | None = None
 
     def embed(self, texts: Sequence[str]) -> list[bytes]:
+        tokenizer, table = self._model()
+        # One by one: its batches start threads of their own, which do not outlive a fork.
+        return [
+            _mean(table, _tokens(tokenizer, text[:_MOST_OF_A_TEXT])).astype("<f2").tobytes()
+            for text in texts
+        ]
+
+    def count_and_embed(self, text: str, *, most: int) -> tuple[int, NDArray[numpy.float32] | None]:
+        """The number of tokens in all of the text, and its vector unless they are too many."""
+        tokenizer, table = self._model()
+        ids = _tokens(tokenizer, text)
+        return len(ids), _mean(table, ids) if len(ids) <= most else None
+
+    def _model(self) -> tuple[Tokenizer, NDArray[numpy.float16]]:
         with self._loading:
             if self._loaded is None:
                 self._loaded = _load(self._folder)
-            tokenizer, table = self._loaded
-        # One by one: its batches start threads of their own, which do not outlive a fork.
-        return [
-            _mean(table, tokenizer.encode(text[:_MOST_OF_A_TEXT], add_special_tokens=False).ids)
-            for text in texts
-        ]
+            return self._loaded
 
 
 def _load(folder: Path) -> tuple[Tokenizer, NDArray[numpy.float16]]:
@@ -109,13 +127,18 @@ def _table(file: Path) -> NDArray[numpy.float16]:
     return numpy.memmap(file, "<f2", mode="r", offset=start, shape=tuple(head["shape"]))
 
 
-def _mean(table: NDArray[numpy.float16], ids: Sequence[int]) -> bytes:
+def _tokens(tokenizer: Tokenizer, text: str) -> list[int]:
+    ids: list[int] = tokenizer.encode(text, add_special_tokens=False).ids
+    return ids
+
+
+def _mean(table: NDArray[numpy.float16], ids: Sequence[int]) -> NDArray[numpy.float32]:
+    """Of length 1, or all 0 where no word is known."""
     import numpy
 
     known = [id for id in ids if id < len(table)]
     if not known:
-        return bytes(2 * table.shape[1])
-    mean = table[known].mean(axis=0, dtype=numpy.float32)
+        return numpy.zeros(table.shape[1], dtype=numpy.float32)
+    mean: NDArray[numpy.float32] = table[known].mean(axis=0, dtype=numpy.float32)
     length = float(numpy.linalg.norm(mean))
-    vector: bytes = (mean / length if length else mean).astype("<f2").tobytes()
-    return vector
+    return mean / length if length else mean

@@ -1,9 +1,9 @@
-"""LangChain: `ChatOpenAI` over chat completions."""
+"""LangChain: `ChatOpenAI` over chat completions, and `OpenAIEmbeddings`."""
 
 from checks import API, BOTH, FOUND, KEY, check, reversed_question, run
 from langchain_core.messages import HumanMessage, ToolMessage
 from langchain_core.tools import tool
-from langchain_openai import ChatOpenAI
+from langchain_openai import ChatOpenAI, OpenAIEmbeddings
 from pydantic import BaseModel
 
 model = ChatOpenAI(base_url=API, api_key=KEY, model="parley", max_retries=0)
@@ -53,6 +53,17 @@ def tools_streamed():
     for chunk in with_tools.stream("Weather in Oslo and Rome?"):
         whole = chunk if whole is None else whole + chunk
     assert [call["args"]["town"] for call in whole.tool_calls] == ["Oslo", "Rome"]
+
+
+@check
+def embeddings():
+    texts = OpenAIEmbeddings(
+        base_url=API, api_key=KEY, model="parley", check_embedding_ctx_length=False
+    )
+    pet = texts.embed_query("what pet do they have")
+    known = texts.embed_documents(["The server is called heron", "Their dog is called Biscuit"])
+    server, dog = (sum(a * b for a, b in zip(pet, each, strict=True)) for each in known)
+    assert dog > server
 
 
 @check

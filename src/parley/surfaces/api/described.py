@@ -91,6 +91,12 @@ MORE: Final[dict[tuple[str, str], More]] = {
         (404, 409),
         example={"approval_id": "appr_1", "decision": "approve"},
     ),
+    ("POST", "/v1/embeddings"): More(
+        "Embeddings",
+        "EmbeddingList",
+        (404,),
+        example={"model": "parley", "input": ["The harbour is calm tonight."]},
+    ),
     ("GET", "/v1/models"): More("Models", "ModelList"),
     ("GET", "/v1/models/{model}"): More("Models", "Model", (404,)),
     ("GET", "/v1/capabilities"): More("Models", "Capabilities", (404,)),

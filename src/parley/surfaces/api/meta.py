@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from parley import __version__
 from parley.gateway.status import GatewayStatus
+from parley.memory.embeddings import find_embedder
 from parley.surfaces.api.callers import Caller
 from parley.surfaces.api.desk import Desk
 
@@ -111,7 +112,7 @@ async def capabilities(desk: Desk, request: web.Request, caller: Caller) -> web.
         "server": "parley",
         "version": __version__,
         "model": caller.target(),
-        "features": list(_FEATURES),
+        "features": [*_FEATURES, *(("embeddings",) if find_embedder("auto") else ())],
         "scopes": sorted(caller.key.scopes),
         "limits": {"body_bytes": desk.rules.body_bytes},
         "delivers_later": False,

@@ -31,6 +31,7 @@ _TAGS: Final = {
     "Responses": "Answers that are kept, and can be gone on from.",
     "Conversations": "Where responses are kept together, item by item.",
     "Runs": "Work that goes on without its client, and after a restart.",
+    "Embeddings": "Texts as vectors.",
     "Models": "Who can be asked, and for what.",
     "Views": "What is stored and planned, to be read.",
     "Server": "How the server is, and what it offers.",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel
 
 from parley.profiles import PROFILE_NAME
-from parley.surfaces.api import chat, conversations, meta, page, responses, runs, views
+from parley.surfaces.api import chat, conversations, embeddings, meta, page, responses, runs, views
 from parley.surfaces.api.errors import ApiError
 from parley.surfaces.api.wire.chat_in import ChatCompletionRequest
 from parley.surfaces.api.wire.conversations import (
@@ -17,6 +17,7 @@ from parley.surfaces.api.wire.conversations import (
     ConversationRequest,
     ConversationUpdate,
 )
+from parley.surfaces.api.wire.embeddings import EmbeddingRequest
 from parley.surfaces.api.wire.errors import BadRequest
 from parley.surfaces.api.wire.responses_in import ResponseRequest
 from parley.surfaces.api.wire.runs import ApprovalRequest, RunRequest
@@ -166,6 +167,14 @@ ROUTES: tuple[Route, ...] = (
         "Allow or refuse what a run asks for.",
         ("runs", "chat"),
         ApprovalRequest,
+    ),
+    Route(
+        "POST",
+        "/v1/embeddings",
+        embeddings.create,
+        "Make vectors of texts, where an embedding model is installed.",
+        ("chat",),
+        EmbeddingRequest,
     ),
     Route("GET", "/v1/models", meta.models, "Who can be asked.", ("chat", "runs")),
     Route("GET", "/v1/models/{model}", meta.model, "One of them.", ("chat", "runs")),

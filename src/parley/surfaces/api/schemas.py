@@ -349,6 +349,26 @@ _SERVER: Final[dict[str, Schema]] = {
     "ModelList": _object(
         "All that this key may ask.", {"object": {"const": "list"}, "data": _list(ref("Model"))}
     ),
+    "EmbeddingList": _object(
+        "A vector for each text, in their order.",
+        {
+            "object": {"const": "list"},
+            "data": _list(ref("Embedding")),
+            "model": {"type": "string", "description": "The embedding model."},
+            "usage": _object("Tokens.", {"prompt_tokens": _COUNT, "total_tokens": _COUNT}),
+        },
+    ),
+    "Embedding": _object(
+        "The vector of one text.",
+        {
+            "object": {"const": "embedding"},
+            "index": _COUNT,
+            "embedding": {
+                "anyOf": [_list(_NUMBER), _TEXT],
+                "description": "Numbers, or base64 where that was asked for.",
+            },
+        },
+    ),
     "Capabilities": _object(
         "What can be done here, and with this key.",
         {
