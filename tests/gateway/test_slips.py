@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
+
 import pytest
 
 from parley.gateway.commands import looks_like_command
 from parley.gateway.commands.near_miss import near_miss
 from parley.gateway.commands.registry import COMMANDS
 from parley.gateway.commands.switches import read_switch
+from parley.protocol import Attachment, InboundMessage
 from tests.gateway.asking_tool import AskingTool
 from tests.gateway.house import House
-from tests.gateway.room import Room, a_call, a_deed, in_thread
+from tests.gateway.room import Room, a_call, a_deed, direct, in_thread
 from tests.servers.scripted_model import Reply, ScriptedModel
 from tests.servers.stage import Stage
 from tests.waiting import until
@@ -119,6 +123,39 @@ async def test_a_plain_word_of_whoever_is_asked_is_the_answer(
     await room.question()
     assert await room.hear("ann", word) == told
     assert await room.reply_to(number) == "Done."
+
+
+async def test_a_plain_word_answers_the_question_that_waits_and_none_that_comes_later(
+    house: House, room: Room, stage: Stage, deed: AskingTool
+) -> None:
+    stage.then(a_call("a"), a_call("b"), DONE)
+    number = await room.tell("ann", "please")
+    first = await room.question()
+    await room.tell("ann", "yes")
+    with closing(sqlite3.connect(house.profile.database_file)) as db:
+        kept = " ".join(str(row) for row in db.execute("SELECT * FROM inbox"))
+    assert f'"!yes {first}"' in kept  # however late it is read
+    await room.question(2)
+    assert len(deed.done) == 1
+    assert await room.hear("ann", "no") == "Refused: `deed`."
+    assert await room.reply_to(number) == "Done."
+    assert len(deed.done) == 1
+
+
+async def test_a_plain_word_with_a_file_is_a_message(
+    house: House, room: Room, stage: Stage, deed: AskingTool
+) -> None:
+    stage.then(a_call(), DONE)
+    number = await room.tell("ann", "please")
+    await room.question()
+    file = house.profile.workspace / "a.txt"
+    file.write_text("the plan")
+    sent = Attachment("a.txt", "text/plain", str(file), file.stat().st_size)
+    await room.admit(InboundMessage(direct("ann"), "yes", "file", attachments=(sent,)))
+    assert deed.done == []
+    assert await room.hear("ann", "yes") == "Allowed: `deed`."
+    assert await room.reply_to(number) == "Done."
+    await until(lambda: "the plan" in "".join(house.words()))
 
 
 async def test_a_plain_word_is_only_talk_where_nothing_is_asked_or_another_is(

@@ -196,13 +196,13 @@ class Approvals:
         question = await self._store.question_of(name)
         return question is not None and question.state != "used"
 
-    def is_asked(self, lane: str, person: str) -> bool:
-        """Whether just one question waits there, and it is this person's to answer."""
+    def asked_of(self, lane: str, person: str) -> str | None:
+        """The id of the one question that waits there, if it is this person's to answer."""
         waiting = self._waiting.get(lane)
         if waiting is None or len(waiting) != 1:
-            return False
+            return None
         [pending] = waiting.values()
-        return pending.question.person == person
+        return pending.question.id if pending.question.person == person else None
 
     async def find(self, lane: str, *, by: str, owner: bool, approval: str | None = None) -> Answer:
         """The question of that id, or the oldest that waits there, if theirs is the word on it."""

@@ -94,7 +94,7 @@ class Intake:
         people: People,
         is_archived: Callable[[str], bool],
         greet_newcomer: Callable[[str, SessionSource], Awaitable[None]],
-        is_asked: Callable[[str, str], bool],
+        asked_of: Callable[[str, str], str | None],
         arrived: Callable[[str], None],
         busy: Literal["steer", "queue", "interrupt"],
         tally: Tally,
@@ -106,7 +106,7 @@ class Intake:
         self._people = people
         self._is_archived = is_archived
         self._greet_newcomer = greet_newcomer
-        self._is_asked = is_asked
+        self._asked_of = asked_of
         self._arrived = arrived
         self._busy = busy
         self._tally = tally
@@ -156,10 +156,12 @@ class Intake:
         lane = lane or self._sessions.key_for(source)
         # What a program asks for is meant as it stands, and it says itself which session it means.
         plain = not message.internal and message.request is None
-        if plain and (word := _word_of(message.text)) and self._is_asked(lane, person_of(source)):
-            turn = self._lanes.turn_of(lane)
-            if turn is None or not turn.listens:  # else the agent asked for an answer in words
-                message = replace(message, text=word)
+        if plain and not message.attachments and (word := _word_of(message.text)):
+            question, turn = self._asked_of(lane, person_of(source)), self._lanes.turn_of(lane)
+            # One that listens asked for an answer in words.
+            if question is not None and (turn is None or not turn.listens):
+                # Named, so that it never answers a question that comes later.
+                message = replace(message, text=f"{word} {question}")
         is_command = plain and (
             looks_like_command(message.text) or is_trigger(policy, message.text)
         )

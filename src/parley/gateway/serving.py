@@ -165,7 +165,7 @@ class Serving:
             people=self._people,
             is_archived=self._chats.is_archived,
             greet_newcomer=self._chats.greet_newcomer,
-            is_asked=self.approvals.is_asked,
+            asked_of=self.approvals.asked_of,
             arrived=self._arrived,
             busy=settings.gateway.busy,
             tally=tally,
