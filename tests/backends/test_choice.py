@@ -21,6 +21,9 @@ class Menu:
     def describe(self, provider: str | None, model: str | None) -> str:
         return "one · model"
 
+    def is_file(self, provider: str, model: str) -> bool:
+        return False
+
 
 class Named:
     """A backend that answers with its name."""

@@ -259,6 +259,17 @@ async def test_model_tells_and_chooses_for_this_conversation_only(house: House) 
     assert house.model.requests[-1].json["model"] == "scripted"
 
 
+@pytest.mark.parametrize("name", ["x.gguf", "/tmp/x", "~/x.gguf", "../x"])
+async def test_only_an_owner_chooses_a_file_of_this_machine(house: House, name: str) -> None:
+    desk = await house.open()
+    told = await desk.ask(f"/model local {name}")
+    assert told == "Only an owner can choose a file of this machine."
+    assert await desk.ask("hello") == "echo: hello"
+    await house.close()
+    desk = await house.open(access={"owners": ["desk:ann"]})
+    assert "local" in await desk.ask(f"/model local {name}")
+
+
 async def test_an_unknown_provider_is_named_and_nothing_changes(house: House) -> None:
     desk = await house.open(access={"owners": ["desk:ann"]})
     assert await desk.ask("/model scriptd") == (

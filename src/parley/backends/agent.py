@@ -78,6 +78,11 @@ class AgentBackend:
         found = self._provider(provider, model)
         return f"{found.label} · {found.model}"
 
+    def is_file(self, provider: str, model: str) -> bool:
+        from parley.agent.providers.local.weights import names_file
+
+        return is_local(self._settings, provider) and names_file(model)
+
     def about(self) -> str:
         return self.describe(None, None)
 

@@ -143,6 +143,9 @@ class ModelMenu(Protocol):
     def describe(self, provider: str | None, model: str | None) -> str:
         """Who answers with this choice; raises a ParleyError when nobody can."""
 
+    def is_file(self, provider: str, model: str) -> bool:
+        """Whether this choice is the path of a file on this machine."""
+
 
 class Backend(Protocol):
     """`run` yields what happens and ends with `Final` or `Failed`.

@@ -79,6 +79,9 @@ async def model(call: CommandCall) -> Reply:
         )
     provider, _, name = call.argument.partition(" ")
     chosen = name.strip() or None
+    # The path of a file of this machine may be anything, such as one that a guest sent.
+    if chosen and call.models.is_file(provider, chosen) and not call.is_owner:
+        return Reply("Only an owner can choose a file of this machine.")
     try:
         described = call.models.describe(provider, chosen)
     except ParleyError as error:

@@ -22,6 +22,7 @@ __all__ = [
     "find_weights",
     "has_any_model",
     "installed_file",
+    "names_file",
 ]
 
 
@@ -151,6 +152,11 @@ def catalogued(name: str, verb: str = "install") -> LocalModel:
     return model
 
 
+def names_file(weights: str) -> bool:
+    """Whether it is the path of a file, and not the name of a model."""
+    return weights not in CATALOGUE and ("/" in weights or weights.endswith(".gguf"))
+
+
 def find_weights(weights: str) -> Weights:
     """Find what `local.weights` names: an installed model, or a GGUF file."""
     model = CATALOGUE.get(weights)
@@ -161,7 +167,7 @@ def find_weights(weights: str) -> Weights:
                 f"The local model {weights} is not installed: run `parley model install {weights}`."
             )
         return Weights(model.name, path, model.context_window, model.tools, model.parameters)
-    if "/" not in weights and not weights.endswith(".gguf"):
+    if not names_file(weights):
         known = ", ".join(CATALOGUE)
         raise WeightsError(
             f"`local.weights` is {weights!r}, which is neither a model ({known}) nor a .gguf file: "
