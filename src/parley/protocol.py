@@ -13,6 +13,7 @@ __all__ = [
     "ApprovalAsked",
     "Attachment",
     "Behalf",
+    "CallDelta",
     "ChatMessage",
     "Failed",
     "Final",
@@ -525,6 +526,19 @@ class ReasoningDelta:
 
 
 @dataclass(frozen=True, slots=True)
+class CallDelta:
+    """A further piece of the arguments of a call, as the model writes them.
+
+    `index` counts the calls of one reply. In a turn these are calls for the program that asked.
+    """
+
+    index: int
+    id: str
+    name: str
+    arguments: str
+
+
+@dataclass(frozen=True, slots=True)
 class TextReset:
     """What was streamed since the last step is withdrawn; the model starts its reply again."""
 
@@ -609,6 +623,7 @@ class Failed:
 TurnEvent: TypeAlias = (
     TextDelta
     | ReasoningDelta
+    | CallDelta
     | TextReset
     | ToolStarted
     | ToolFinished

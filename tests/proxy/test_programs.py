@@ -143,6 +143,29 @@ async def test_what_the_far_model_thinks_is_told_through_both(
     assert "".join(d.content or "" for d in deltas) == "Yes."
 
 
+@pytest.mark.parametrize("breaks", [False, True], ids=["at once", "after a break"])
+async def test_arguments_are_streamed_through_both(
+    client: AsyncOpenAI, stage: Stage, breaks: bool
+) -> None:
+    town = {"town": "Oslo", "days": [1, 2]}
+    calls = Reply(tool_calls=(("weather", town),), argument_chunks=4)
+    if breaks:
+        stage.then(replace(calls, cut_after=3))
+    stage.then(calls)
+    stream = await client.chat.completions.create(
+        model="default", messages=[HI], tools=[WEATHER], stream=True
+    )
+    pieces, ids = list[str](), list[str]()
+    async for chunk in stream:
+        for call in chunk.choices[0].delta.tool_calls or ():
+            assert call.function is not None
+            pieces += [call.function.arguments] if call.function.arguments else []
+            ids += [call.id] if call.id else []
+    assert "".join(pieces) == json.dumps(town)
+    assert len(pieces) > 2
+    assert len(ids) == 1
+
+
 async def test_people_at_the_near_end_never_see_what_the_far_model_thinks(
     pair: Pair, stage: Stage
 ) -> None:

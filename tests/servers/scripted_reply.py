@@ -30,6 +30,8 @@ class Reply:
     text: str = ""
     reasoning: str = ""
     tool_calls: tuple[tuple[str, Mapping[str, Any]], ...] = ()
+    argument_chunks: int = 0
+    """In how many pieces the arguments of each call are streamed; 0 for calls that come whole."""
     chunks: int = 1
     delay: float = 0.0
     chunk_delay: float = 0.0
@@ -62,12 +64,25 @@ class Reply:
         thoughts = _parts(self.reasoning, self.chunks)
         events = [_event({"role": "assistant", "reasoning_content": each}) for each in thoughts]
         events += [_event({"role": "assistant", "content": piece}) for piece in self.pieces()]
-        if self.tool_calls:
+        if self.argument_chunks:
+            events += self._calls_in_pieces()
+        elif self.tool_calls:
             events.append(_event({"role": "assistant", "tool_calls": self.calls()}))
         events.append(_event({}, finish_reason=self._reason()))
         if with_usage:
             events.append(_data({**_HEAD, "choices": [], "usage": self._usage()}))
         events.append(b"data: [DONE]\n\n")
+        return events
+
+    def _calls_in_pieces(self) -> list[bytes]:
+        events = []
+        for call in self.calls():
+            written = call["function"]["arguments"]
+            begun = {**call, "function": {**call["function"], "arguments": ""}}
+            events.append(_event({"role": "assistant", "tool_calls": [begun]}))
+            for piece in _parts(written, self.argument_chunks):
+                more = {"index": call["index"], "function": {"arguments": piece}}
+                events.append(_event({"tool_calls": [more]}))
         return events
 
     def whole(self) -> bytes:

@@ -19,17 +19,20 @@ from parley.agent.providers.base import (
     ModelRequest,
     ProviderError,
 )
-from parley.agent.providers.calls import apart
+from parley.agent.providers.calls import apart, new_call_id
 from parley.agent.task import AgentTask, Limits, specs_for
 from parley.agent.tokens import estimate_tokens
 from parley.protocol import (
+    CallDelta,
     ChatMessage,
     Failed,
     Final,
     ParleyError,
     ReasoningDelta,
     StepTaken,
+    TextDelta,
     TextReset,
+    ToolCall,
     TurnEvent,
 )
 
@@ -88,6 +91,8 @@ class _Loop:
         self._asked_tokens = 0
         self._reply: ModelReply | None = None
         self._thoughts: list[str] = []  # of each step, for a program
+        self._told_ids: list[str] = []  # of the program's calls that it was told of
+        self._is_last = False
         self._theirs = frozenset(tool.name for tool in task.theirs)
         tools = {name: tool for name, tool in task.tools.items() if name not in self._theirs}
         self._specs = specs_for(task.provider, task.tools, task.request)
@@ -169,6 +174,7 @@ class _Loop:
     async def _ask(self, *, last: bool) -> AsyncGenerator[TurnEvent, None]:
         """One model reply; when the window is too small after all, once more with less."""
         self._reply = None
+        self._is_last = last
         window = self._task.provider.context_window
         sent: ModelRequest | None = None
         refused: ProviderError | None = None
@@ -231,6 +237,7 @@ class _Loop:
     async def _follow(self, stream: AsyncIterator[ModelEvent]) -> AsyncGenerator[TurnEvent, None]:
         """Pass on the stream, each wait bounded by the turn's deadline."""
         size, thoughts = 0, list[str]()
+        places: dict[int, int] = {}  # of a call in the reply: which of the program's it is
         try:
             while True:
                 async with asyncio.timeout_at(self._calls.deadline):
@@ -238,33 +245,68 @@ class _Loop:
                 if event is None:
                     return
                 if isinstance(event, ModelReply):
-                    event = self._counted(replace(event, tool_calls=apart(event.tool_calls)))
+                    calls = apart(self._as_told(event.tool_calls))
+                    event = self._counted(replace(event, tool_calls=calls))
                     self._reply = event
                     self._used += event.usage.input_tokens + event.usage.output_tokens
                     if thoughts:
                         self._thoughts.append("".join(thoughts))
                 else:
-                    size += 0 if isinstance(event, TextReset) else len(event.text)
+                    size += _size(event)
                     if size > _LONGEST_REPLY:
                         raise ProviderError(
                             f"I stopped the model: its answer went on for more than "
                             f"{_LONGEST_REPLY:,} characters; ask for less at a time.",
                             kind="refused",
                         )
-                    match event:
-                        case ReasoningDelta() if self._task.request is None:
-                            continue  # what a model thinks is not for people
-                        case ReasoningDelta(text=text):
-                            thoughts.append(text)
-                        case TextReset():
-                            thoughts.clear()
-                        case _:
-                            pass
-                    yield event
+                    told = self._passed_on(event, thoughts, places)
+                    if told is not None:
+                        yield told
         finally:
             close = getattr(stream, "aclose", None)
             if close is not None:
                 await close()
+
+    def _passed_on(
+        self,
+        event: TextDelta | ReasoningDelta | CallDelta | TextReset,
+        thoughts: list[str],
+        places: dict[int, int],
+    ) -> TurnEvent | None:
+        """What of it whoever asked is told: thoughts and calls are for programs."""
+        match event:
+            case ReasoningDelta(text=text):
+                if self._task.request is None:
+                    return None
+                thoughts.append(text)
+            case CallDelta(index=index, id=id, name=name):
+                if name not in self._theirs or self._is_last:
+                    return None
+                place = places.setdefault(index, len(places))
+                return replace(event, index=place, id=self._told_id(place, id))
+            case TextReset():
+                thoughts.clear()
+                places.clear()
+            case _:
+                pass
+        return event
+
+    def _told_id(self, place: int, id: str) -> str:
+        """The id of a call as the program knows it: it stays when the model begins again."""
+        if place == len(self._told_ids):
+            self._told_ids.append(new_call_id() if id in self._told_ids else id)
+        return self._told_ids[place]
+
+    def _as_told(self, calls: tuple[ToolCall, ...]) -> list[ToolCall]:
+        """The calls of a reply, those of the program under the ids that it was told."""
+        told, made = iter(self._told_ids), list[ToolCall]()
+        for call in calls:
+            if call.name in self._theirs:
+                made.append(replace(call, id=next(told, call.id)))
+            else:
+                taken = call.id in self._told_ids
+                made.append(replace(call, id=new_call_id()) if taken else call)
+        return made
 
     @property
     def _reasoning(self) -> str:
@@ -339,3 +381,13 @@ class _Loop:
         who = self._task.provider.label
         sentence = f"The content filter of {who} withheld the reply: put it another way."
         return Failed(sentence, cause="filtered", usage=reply.usage, kind="refused")
+
+
+def _size(event: TextDelta | ReasoningDelta | CallDelta | TextReset) -> int:
+    match event:
+        case TextReset():
+            return 0
+        case CallDelta(arguments=arguments):
+            return len(arguments)
+        case _:
+            return len(event.text)

@@ -9,7 +9,7 @@ import pytest
 
 from parley.agent.providers.anthropic import AnthropicProvider
 from parley.agent.providers.base import ErrorKind, ModelReply, ModelRequest
-from parley.protocol import ChatMessage, ReasoningDelta, TextDelta, ToolCall, Usage
+from parley.protocol import CallDelta, ChatMessage, ReasoningDelta, TextDelta, ToolCall, Usage
 from tests.agent.providers.builders import KEY, NOW, ask, collect, failure, final, text_of
 from tests.servers.scripted_model import Reply, ScriptedModel
 
@@ -88,12 +88,21 @@ async def test_tool_calls_are_read() -> None:
         *end("tool_use"),
     )
     async with ScriptedModel(lambda _: reply) as server:
-        got = await final(claude(server), ask(tools=(NOW,)))
-    assert got.tool_calls == (
+        got = await collect(claude(server), ask(tools=(NOW,)))
+    assert isinstance(got[-1], ModelReply)
+    assert got[-1].tool_calls == (
         ToolCall("t1", "now"),
         ToolCall("t2", "read_file", {"path": "a"}),
         ToolCall("t3", "read_file", {"__malformed__": '{"path"'}),
     )
+    assert got[1:-1] == [
+        CallDelta(0, "t1", "now", ""),
+        CallDelta(1, "t2", "read_file", ""),
+        CallDelta(1, "t2", "read_file", '{"path"'),
+        CallDelta(1, "t2", "read_file", ': "a"}'),
+        CallDelta(2, "t3", "read_file", ""),
+        CallDelta(2, "t3", "read_file", '{"path"'),
+    ]
 
 
 async def test_thinking_is_no_part_of_the_text() -> None:

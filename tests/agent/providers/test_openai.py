@@ -11,7 +11,15 @@ import pytest
 
 from parley.agent.providers.base import ModelReply, ModelRequest
 from parley.agent.providers.openai import OpenAIProvider
-from parley.protocol import Attachment, ChatMessage, ReasoningDelta, TextDelta, ToolCall, Usage
+from parley.protocol import (
+    Attachment,
+    CallDelta,
+    ChatMessage,
+    ReasoningDelta,
+    TextDelta,
+    ToolCall,
+    Usage,
+)
 from tests.agent.providers.builders import (
     KEY,
     NOW,
@@ -287,6 +295,26 @@ async def test_a_stream_that_ends_half_way_is_broken(cut_after: int | None) -> N
 async def test_a_connection_cut_after_the_finish_reason_loses_nothing() -> None:
     reply = Reply(raw=sse(delta(content="all", finish="stop")).raw, cut_after=1)
     assert (await reply_to(reply)).text == "all"
+
+
+async def test_calls_are_told_as_they_are_written() -> None:
+    reply = sse(
+        delta(tool_calls=[{"index": 0, "function": {"arguments": ""}}]),
+        delta(tool_calls=[{"index": 1, "id": "b", "function": {"name": "now"}}]),
+        delta(tool_calls=[{"index": 0, "function": {"name": "now", "arguments": '{"a"'}}]),
+        delta(tool_calls=[{"index": 0, "function": {"arguments": ": 1}"}}]),
+        delta(finish="tool_calls"),
+    )
+    async with ScriptedModel(lambda _: reply) as server:
+        *told, last = await collect(openai(server), ask(tools=(NOW,)))
+    assert isinstance(last, ModelReply)
+    first, second = last.tool_calls
+    assert (first.arguments, second.id) == ({"a": 1}, "b")
+    assert told == [
+        CallDelta(0, first.id, "now", '{"a"'),
+        CallDelta(1, "b", "now", ""),
+        CallDelta(0, first.id, "now", ": 1}"),
+    ]
 
 
 @pytest.mark.parametrize("name", ["reasoning_content", "reasoning"])

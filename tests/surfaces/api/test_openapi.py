@@ -186,7 +186,7 @@ def test_a_completion_is_as_described(reply: Final, usage: Usage | None) -> None
 
 
 def test_a_call_is_as_described() -> None:
-    check(named("CallItem"), call_item("fc_1", CALL))
+    check(named("CallItem"), call_item("fc_1", CALL, "{}"))
 
 
 @pytest.mark.parametrize("kind", [*_KINDS, "unheard of"])

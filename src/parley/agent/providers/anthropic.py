@@ -20,7 +20,7 @@ from parley.agent.providers.wishes import (
     refuse_wishes,
     unsupported,
 )
-from parley.protocol import ReasoningDelta, TextDelta, ToolCall, Usage
+from parley.protocol import CallDelta, ReasoningDelta, TextDelta, ToolCall, Usage
 
 __all__ = ["AnthropicProvider"]
 
@@ -171,14 +171,19 @@ class _Reply:
 
     def _block(self, index: int, block: JsonObject) -> list[ModelEvent]:
         if block.get("type") == "tool_use":
-            call = self.calls[index] = _Call(str(block.get("id") or ""), str(block.get("name")))
+            place = len(self.calls)
+            call = _Call(str(block.get("id") or new_call_id()), str(block.get("name")), place)
+            self.calls[index] = call
             if written := _object(block.get("input")):
                 call.pieces.append(arguments_text(written))
+            return [call.delta("".join(call.pieces))]
         return self._said(block, block.get("type"))
 
     def _delta(self, index: int, delta: JsonObject) -> list[ModelEvent]:
         if delta.get("type") == "input_json_delta" and index in self.calls:
-            self.calls[index].pieces.append(str(delta.get("partial_json") or ""))
+            piece = str(delta.get("partial_json") or "")
+            self.calls[index].pieces.append(piece)
+            return [self.calls[index].delta(piece)] if piece else []
         return self._said(delta, str(delta.get("type")).removesuffix("_delta"))
 
     def _said(self, part: JsonObject, kind: object) -> list[ModelEvent]:
@@ -197,16 +202,20 @@ class _Reply:
 
 
 class _Call:
-    __slots__ = ("id", "name", "pieces")
+    __slots__ = ("id", "name", "pieces", "place")
 
-    def __init__(self, call_id: str, name: str) -> None:
+    def __init__(self, call_id: str, name: str, place: int) -> None:
         self.id = call_id
         self.name = name
+        self.place = place
         self.pieces: list[str] = []
+
+    def delta(self, piece: str) -> CallDelta:
+        return CallDelta(self.place, self.id, self.name, piece)
 
     def build(self) -> ToolCall:
         arguments = parse_arguments("".join(self.pieces))
-        return ToolCall(self.id or new_call_id(), self.name, arguments)
+        return ToolCall(self.id, self.name, arguments)
 
 
 def _object(value: object) -> JsonObject:

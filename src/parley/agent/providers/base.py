@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal, Protocol, TypeAlias
 
 from parley.protocol import (
+    CallDelta,
     ChatMessage,
     ParleyError,
     ReasoningDelta,
@@ -60,7 +61,7 @@ class ModelReply:
     filtered: bool = False
 
 
-ModelEvent: TypeAlias = TextDelta | ReasoningDelta | TextReset | ModelReply
+ModelEvent: TypeAlias = TextDelta | ReasoningDelta | CallDelta | TextReset | ModelReply
 
 ErrorKind: TypeAlias = Literal[
     "auth",  # the key is missing or wrong

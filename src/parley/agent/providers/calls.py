@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, NoReturn
 
-from parley.protocol import ToolCall
+from parley.protocol import CallDelta, ToolCall
 
 __all__ = ["MALFORMED", "CallFragments", "apart", "new_call_id", "parse_arguments"]
 
@@ -63,23 +63,38 @@ class CallFragments:
     def __init__(self) -> None:
         self._calls: list[_Call] = []
         self._by_index: dict[int, _Call] = {}
+        self._told = 0  # how many were told of
 
     def __bool__(self) -> bool:
         return bool(self._calls)
 
-    def add(self, entries: object) -> None:
-        """Take one `tool_calls` list of a stream."""
+    def add(self, entries: object) -> list[CallDelta]:
+        """Take one `tool_calls` list of a stream; return what it adds to calls with a name."""
         if not isinstance(entries, list):
-            return
-        for position, entry in enumerate(entries):
-            if isinstance(entry, dict):
-                self._add(entry, position)
+            return []
+        grown = [
+            self._add(entry, position)
+            for position, entry in enumerate(entries)
+            if isinstance(entry, dict)
+        ]
+        begun = self._begun()
+        return [*begun, *(call.delta() for call in grown if call.is_told and call.untold)]
 
     def finish(self) -> tuple[ToolCall, ...]:
         """Return the calls in the order they began; a call without a name is none."""
         return tuple(call.build() for call in self._calls if call.name)
 
-    def _add(self, entry: Mapping[str, Any], position: int) -> None:
+    def _begun(self) -> list[CallDelta]:
+        """Those to be told of for the first time, in order.
+
+        Without a name one is no call: what comes after it waits, for it may get its place.
+        """
+        first = self._told
+        while self._told < len(self._calls) and self._calls[self._told].name:
+            self._told += 1
+        return [call.delta() for call in self._calls[first : self._told]]
+
+    def _add(self, entry: Mapping[str, Any], position: int) -> _Call:
         function = entry.get("function")
         if not isinstance(function, dict):
             function = {}
@@ -94,6 +109,7 @@ class CallFragments:
         if not call.name:
             call.name = name
         call.take(function.get("arguments"))
+        return call
 
     def _find(self, index: int | None, call_id: str, name: str, position: int) -> _Call:
         if index is not None:
@@ -116,25 +132,31 @@ class CallFragments:
         return last
 
     def _new(self) -> _Call:
-        call = _Call()
+        call = _Call(len(self._calls))
         self._calls.append(call)
         return call
 
 
 class _Call:
-    __slots__ = ("_pieces", "_whole", "id", "name")
+    __slots__ = ("_pieces", "_place", "_whole", "id", "is_told", "name", "told_id", "untold")
 
-    def __init__(self) -> None:
+    def __init__(self, place: int) -> None:
+        self._place = place
         self.id = ""
         self.name = ""
+        self.told_id = ""
+        self.is_told = False
+        self.untold: list[str] = []
         self._pieces: list[str] = []
         self._whole: dict[str, Any] | None = None
 
     def take(self, arguments: object) -> None:
         if isinstance(arguments, str):
             self._pieces.append(arguments)
+            if arguments:
+                self.untold.append(arguments)
         elif isinstance(arguments, dict):
-            self._whole = arguments
+            self._whole = arguments  # told as a whole, at the end
         elif arguments is not None:
             self._pieces.append(json.dumps(arguments))
 
@@ -148,4 +170,16 @@ class _Call:
         arguments = self._whole
         if arguments is None:
             arguments = parse_arguments("".join(self._pieces))
-        return ToolCall(self.id or new_call_id(), self.name, arguments)
+        return ToolCall(self.known_as(), self.name, arguments)
+
+    def delta(self) -> CallDelta:
+        """What was not told yet."""
+        written = "".join(self.untold)
+        self.untold.clear()
+        self.is_told = True
+        return CallDelta(self._place, self.known_as(), self.name, written)
+
+    def known_as(self) -> str:
+        """Its id outside: one that came without keeps the one that it was given."""
+        self.told_id = self.told_id or self.id or new_call_id()
+        return self.told_id

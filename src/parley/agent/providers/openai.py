@@ -35,7 +35,7 @@ from parley.agent.providers.wishes import (
     refused_wish,
     unsupported,
 )
-from parley.protocol import ChatMessage, ReasoningDelta, TextDelta, ToolCall, Usage
+from parley.protocol import CallDelta, ChatMessage, ReasoningDelta, TextDelta, ToolCall, Usage
 
 __all__ = ["OpenAIProvider"]
 
@@ -240,6 +240,7 @@ class _Reply:
         if isinstance(usage, dict):
             self.usage = usage
         text = thought = ""
+        calls: list[CallDelta] = []
         choices = item.get("choices")
         for choice in choices if isinstance(choices, list) else ():
             if not isinstance(choice, dict) or choice.get("index"):
@@ -250,7 +251,8 @@ class _Reply:
                 delta = {}
             thought += reasoning_in(delta)
             text += _text(delta.get("content")) or _text(delta.get("refusal"))
-            self.calls.add(delta.get("tool_calls"))
+            if "tool_calls" in delta:
+                calls += self.calls.add(delta["tool_calls"])
             if choice.get("finish_reason"):
                 self.finish_reason = str(choice["finish_reason"])
                 self.is_over = True
@@ -258,6 +260,7 @@ class _Reply:
         if text:
             self.pieces.append(text)
             events.append(TextDelta(text))
+        events += calls
         return events
 
 

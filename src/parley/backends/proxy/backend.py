@@ -31,6 +31,7 @@ from parley.backends.proxy.stream import ApprovalWanted, Happening, RemoteReply,
 from parley.config.settings import Settings
 from parley.profiles import Profile
 from parley.protocol import (
+    CallDelta,
     ChatMessage,
     Failed,
     Final,
@@ -220,8 +221,8 @@ class ProxyBackend:
                     lost = error
                     break
                 for happening in reply.feed(chunk) if chunk else reply.finish():
-                    if isinstance(happening, ReasoningDelta) and turn.request is None:
-                        continue  # what a model thinks is not for people
+                    if turn.request is None and isinstance(happening, ReasoningDelta | CallDelta):
+                        continue  # for programs alone
                     event = await _event(happening, approvals)
                     if event is not None:
                         yield event

@@ -12,6 +12,7 @@ from parley.agent.providers.calls import CallFragments
 from parley.agent.providers.render import count, reasoning_in
 from parley.agent.providers.sse import SseError, SseEvent, SseParser
 from parley.protocol import (
+    CallDelta,
     ReasoningDelta,
     TextDelta,
     TextReset,
@@ -55,7 +56,14 @@ class ApprovalWanted:
 
 
 Happening: TypeAlias = (
-    TextDelta | ReasoningDelta | TextReset | ToolStarted | ToolFinished | StepOver | ApprovalWanted
+    TextDelta
+    | ReasoningDelta
+    | CallDelta
+    | TextReset
+    | ToolStarted
+    | ToolFinished
+    | StepOver
+    | ApprovalWanted
 )
 
 
@@ -234,6 +242,7 @@ class RemoteReply:
                 return [StepOver(text)] if text.strip() else []
             case "parley.reset":
                 self._withdraw()
+                self._fragments = CallFragments()
                 return [TextReset()]
             case "parley.tool":
                 return self._take_tool(said or {})
@@ -253,6 +262,7 @@ class RemoteReply:
             self._usage = chunk["usage"]
         choices = chunk.get("choices")
         text = thought = ""
+        calls: list[CallDelta] = []
         for choice in choices if isinstance(choices, list) else ():
             if not isinstance(choice, dict) or choice.get("index"):
                 continue  # one answer was asked for
@@ -261,13 +271,15 @@ class RemoteReply:
             if isinstance(delta, dict):
                 thought += reasoning_in(delta)
                 text += _text(delta.get("content")) or _text(delta.get("refusal"))
-                self._fragments.add(delta.get("tool_calls"))
+                calls += self._fragments.add(delta.get("tool_calls"))
             if choice.get("finish_reason"):
                 self._finish_reason = _short(choice["finish_reason"])
                 self.is_over = True
-        return [*self._think(thought), *self._say(text)] if thought else self._say(text)
+        return [*self._think(thought), *self._say(text), *calls]
 
     def _think(self, thought: str) -> list[Happening]:
+        if not thought:
+            return []
         if len(thought) > self._text_left:
             self.fault = _TOO_MUCH
             return []

@@ -11,6 +11,7 @@ from parley.agent.providers.calls import parse_arguments
 from parley.gateway.live import TurnEnded, TurnStarted
 from parley.protocol import (
     ApprovalAsked,
+    CallDelta,
     Failed,
     Final,
     ReasoningDelta,
@@ -40,6 +41,7 @@ from parley.surfaces.api.wire.chat_out import (
 )
 from parley.surfaces.api.wire.content import attachments_keeper
 from parley.surfaces.api.wire.encode import encode
+from parley.surfaces.api.wire.streamed_calls import CallPiece, StreamedCalls
 from parley.surfaces.api.wire.streamed_text import StreamDiverged, StreamedText
 
 if TYPE_CHECKING:
@@ -197,6 +199,7 @@ class _Writer:
         self._told = told
         self._one_message = parsed.wishes.response_format is not None
         self._text = StreamedText("\n\n")
+        self._calls = StreamedCalls()
         self._has_thought = False
         self._thinks_again = False  # it began once more, or this is the next step
 
@@ -211,6 +214,9 @@ class _Writer:
                     await out.send(self._chunks.text(piece))
             case ReasoningDelta(text=text):
                 await out.send(self._chunks.reasoning(self._apart(text)))
+            case CallDelta():
+                self._hold(self._calls.add(event))
+                await out.flush()
             case TextReset() | TurnStarted(resumed=True):
                 await self._begin_again()
             case StepTaken(messages=messages) if any(m.role == "assistant" for m in messages):
@@ -229,6 +235,12 @@ class _Writer:
             case _:
                 pass
 
+    def _hold(self, piece: CallPiece) -> None:
+        if piece.is_new:
+            self._out.hold(self._chunks.call_begins(piece.index, piece.call))
+        if piece.arguments:
+            self._out.hold(self._chunks.arguments(piece.index, piece.arguments))
+
     def _apart(self, thought: str) -> str:
         """Thoughts of each step, and each try, are a paragraph; none contradicts an answer."""
         gap = "\n\n" if self._thinks_again and not self._told else ""
@@ -240,8 +252,10 @@ class _Writer:
         if self._told:
             await self._out.send(b"{}", event="parley.reset")
             self._text.clear()
+            self._calls.clear()
         else:
             self._text.begin_again()
+            self._calls.begin_again()
 
     async def _step(self) -> None:
         self._thinks_again = self._has_thought
@@ -267,8 +281,11 @@ class _Writer:
             out.hold(chunks.reasoning(reply.reasoning))
         if rest := await self._rest_of(reply.text):
             out.hold(chunks.text(rest))
-        if reply.calls:
+        if not self._calls and reply.calls:
             out.hold(chunks.calls(reply.calls))
+        else:
+            for piece in self._calls.rest_of(reply.calls):
+                self._hold(piece)
         out.hold(chunks.finish(finish_reason(reply)))
         if self._counts:
             out.hold(chunks.usage(ended.usage))

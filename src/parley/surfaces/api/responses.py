@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from parley.gateway.live import TurnEnded, TurnStarted
 from parley.gateway.requests import ProfileDoor
 from parley.protocol import (
+    CallDelta,
     ChatMessage,
     Failed,
     Final,
@@ -444,6 +445,8 @@ def _told(events: ResponseEvents, event: Happening) -> list[ServerEvent]:
             return events.text(text)
         case ReasoningDelta(text=text):
             return events.reasoning(text)
+        case CallDelta():
+            return events.call(event)
         case TextReset() | TurnStarted(resumed=True):
             return events.begin_again()
         case StepTaken(messages=messages) if any(each.role == "assistant" for each in messages):

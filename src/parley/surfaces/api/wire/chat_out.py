@@ -109,6 +109,16 @@ class ChatChunks:
         entries = [{"index": index, **_call(call)} for index, call in enumerate(calls)]
         return self._choice({"tool_calls": entries})
 
+    def call_begins(self, index: int, call: ToolCall) -> bytes:
+        """A call the model begins to write: its arguments follow."""
+        function = {"name": call.name, "arguments": ""}
+        entry = {"index": index, "id": call.id, "type": "function", "function": function}
+        return self._choice({"tool_calls": [entry]})
+
+    def arguments(self, index: int, text: str) -> bytes:
+        """A further piece of a call's arguments."""
+        return self._choice({"tool_calls": [{"index": index, "function": {"arguments": text}}]})
+
     def finish(self, reason: FinishReason) -> bytes:
         """The end of the reply."""
         return self._choice({}, reason)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, NamedTuple
 
-from parley.protocol import Failed, Final, ToolCall, Usage
-from parley.surfaces.api.wire.encode import call_arguments, encode, quote
+from parley.protocol import CallDelta, Failed, Final, ToolCall, Usage
+from parley.surfaces.api.wire.encode import encode, quote
 from parley.surfaces.api.wire.ids import new_id
 from parley.surfaces.api.wire.responses_out import (
     ItemStatus,
@@ -21,6 +21,7 @@ from parley.surfaces.api.wire.responses_out import (
     response_status,
     text_part,
 )
+from parley.surfaces.api.wire.streamed_calls import CallPiece, StreamedCalls
 from parley.surfaces.api.wire.streamed_text import StreamedText
 
 __all__ = ["ResponseEvents", "ServerEvent"]
@@ -49,6 +50,8 @@ class ResponseEvents:
         self._open: _OpenMessage | None = None
         self._thought: _OpenMessage | None = None
         self._text = StreamedText()
+        self._calls = StreamedCalls()
+        self._call_places: list[dict[str, Any]] = []
 
     @property
     def one_value(self) -> bool:
@@ -106,6 +109,7 @@ class ResponseEvents:
     def begin_again(self) -> list[ServerEvent]:
         """The text since the last step is said once more from its start."""
         self._text.begin_again()
+        self._calls.begin_again()
         return self._end_thought("completed")
 
     def withdraw(self) -> list[ServerEvent]:
@@ -115,11 +119,16 @@ class ResponseEvents:
             self._open.pieces.clear()
         return [*self._end_thought("incomplete"), *self._end_message("incomplete")]
 
+    def call(self, delta: CallDelta) -> list[ServerEvent]:
+        """A further piece of a call that the program is to make."""
+        return self._add_to_call(self._calls.add(delta))
+
     def calls(self, calls: tuple[ToolCall, ...]) -> list[ServerEvent]:
         """The calls that the program is to make."""
         events = [*self._end_thought("completed"), *self._end_message("completed")]
-        for call in calls:
-            events += self._call(call)
+        for piece in self._calls.rest_of(calls):
+            events += self._add_to_call(piece)
+            events += self._end_call(piece.index, piece.call)
         return events
 
     def complete(
@@ -204,18 +213,27 @@ class ResponseEvents:
             *self._done(message, message_item(message.id, text, status), text_part(text)),
         ]
 
-    def _call(self, call: ToolCall) -> list[ServerEvent]:
-        item_id, index = self._item_id("fc"), len(self._output)
-        begun = call_item(item_id, call, "in_progress", arguments=False)
-        item = call_item(item_id, call)
-        self._output.append(item)
-        place: dict[str, Any] = {"item_id": item_id, "output_index": index}
-        written = call_arguments(call)
-        kind = "response.function_call_arguments"
+    def _add_to_call(self, piece: CallPiece) -> list[ServerEvent]:
+        events: list[ServerEvent] = []
+        if piece.is_new:
+            events = [*self._end_thought("completed"), *self._end_message("completed")]
+            index, item_id = len(self._output), self._item_id("fc")
+            self._call_places.append({"item_id": item_id, "output_index": index})
+            begun = call_item(item_id, piece.call, "", "in_progress")
+            self._output.append(begun)
+            added = self._event("response.output_item.added", output_index=index, item=begun)
+            events.append(added)
+        if piece.arguments:
+            place = self._call_places[piece.index]
+            events.append(self._event(f"{_ARGUMENTS}.delta", **place, delta=piece.arguments))
+        return events
+
+    def _end_call(self, number: int, call: ToolCall) -> list[ServerEvent]:
+        place, written = self._call_places[number], self._calls.arguments(number)
+        index = place["output_index"]
+        item = self._output[index] = call_item(place["item_id"], call, written)
         return [
-            self._event("response.output_item.added", output_index=index, item=begun),
-            self._event(f"{kind}.delta", **place, delta=written),
-            self._event(f"{kind}.done", **place, name=call.name, arguments=written),
+            self._event(f"{_ARGUMENTS}.done", **place, name=call.name, arguments=written),
             self._event("response.output_item.done", output_index=index, item=item),
         ]
 
@@ -225,6 +243,9 @@ class ResponseEvents:
         self, status: Literal["failed", "cancelled"], error: dict[str, str], usage: Usage | None
     ) -> list[ServerEvent]:
         events = [*self._end_thought("incomplete"), *self._end_message("incomplete")]
+        for item in self._output:
+            if item["status"] == "in_progress":
+                item["status"] = "incomplete"  # a call, half written
         broken = self._object(status, usage=usage, error=error)
         return [*events, self._event("response.failed", response=broken)]
 
@@ -242,6 +263,7 @@ class ResponseEvents:
 
 _DELTA = "response.output_text.delta"
 _THOUGHT_DELTA = "response.reasoning_text.delta"
+_ARGUMENTS = "response.function_call_arguments"
 
 
 class _OpenMessage:

@@ -150,7 +150,7 @@ def output_items(ending: Final, *, steps: Iterable[str] = ()) -> list[dict[str, 
     items += [message_item(new_id("msg"), text, "completed") for text in texts]
     if ending.text or not ending.calls:
         items.append(message_item(new_id("msg"), ending.text, response_status(ending)))
-    items += [call_item(new_id("fc"), call) for call in ending.calls]
+    items += [call_item(new_id("fc"), call, call_arguments(call)) for call in ending.calls]
     return items
 
 
@@ -187,14 +187,14 @@ def text_part(text: str) -> dict[str, Any]:
 
 
 def call_item(
-    item_id: str, call: ToolCall, status: ItemStatus = "completed", *, arguments: bool = True
+    item_id: str, call: ToolCall, arguments: str, status: ItemStatus = "completed"
 ) -> dict[str, Any]:
-    """A call the program is to make; without its arguments, one that has only begun."""
+    """A call the program is to make, with what is written of its arguments."""
     return {
         "id": item_id,
         "type": "function_call",
         "status": status,
         "call_id": call.id,
         "name": call.name,
-        "arguments": call_arguments(call) if arguments else "",
+        "arguments": arguments,
     }
