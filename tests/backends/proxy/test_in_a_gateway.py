@@ -29,7 +29,9 @@ def script(seen: Seen) -> Answer:
 async def gateway_to(far: RawServer, home: Path) -> AsyncIterator[Desk]:
     profile = Profile("default", home)
     profile.workspace.mkdir(parents=True)
-    settings = Settings.model_validate({"gateway": {"proxy_url": far.url, "port": 0}})
+    settings = Settings.model_validate(
+        {"gateway": {"proxy_url": far.url, "port": 0}, "access": {"owners": ["desk:ann"]}}
+    )
     store = SqliteStore.open(profile.database_file)
     backend = ProxyBackend(profile, settings, url=far.url, secret=lambda _: None)
     desk = Desk()
