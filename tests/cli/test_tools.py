@@ -50,7 +50,7 @@ def by_name(rows: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
 def test_every_tool_is_listed_with_whether_it_asks_and_what_it_costs(parley: Parley) -> None:
     told = parley.json("tools", "--json")
     rows = by_name(told["tools"])
-    assert set(rows) == set(DEFAULT_TOOLS) - {"mcp", "read_skill"}
+    assert set(rows) == set(DEFAULT_TOOLS) - {"mcp", "read_skill", "web_search"}
     assert rows["terminal"]["asks"] == "sometimes"
     assert rows["now"]["asks"] == "no"
     assert told["bytes"] == sum(row["bytes"] for row in rows.values())

@@ -20,6 +20,8 @@ async def pair(tmp_path: Path, model: ScriptedModel) -> AsyncIterator[Pair]:
     far = ServedHouse(Profile("default", tmp_path / "far"), model)
     near = ProxyHouse(Profile("default", tmp_path / "near"), model, far)
     near.desk_type = AskingDesk
+    for house in (near, far):
+        house.settings["access"] = {"owners": ["desk:ann"]}
     made = Pair(near, far, model)
     yield made
     await made.close()

@@ -298,7 +298,12 @@ async def test_a_known_token_is_not_called_unknown_while_its_surface_is_not_open
     ("answer", "status", "words", "wait"),
     [
         (Stopping("The gateway is stopping."), 503, "The gateway is stopping.", "1"),
-        (StoreUnavailable("The disk is full."), 503, "The disk is full.", "1"),
+        (
+            StoreUnavailable("The disk is full."),
+            503,
+            "Nothing can be stored right now; please try again in a moment.",
+            "1",
+        ),
         (Refused("Not you."), 403, "Not you.", None),
         (Receipt("rate_limited", retry_after=2.4), 429, "Too many messages at once.", "3"),
         (Receipt("rate_limited", retry_after=0.0), 429, "Too many messages at once.", "1"),

@@ -24,7 +24,7 @@ _BY_KIND: Final[Mapping[str, str]] = {
     "timeout": f"The answer took too long; {_AGAIN}.",
     "overloaded": f"This agent cannot answer right now; {_AGAIN}.",
     "rate_limited": f"Too much is asked of this agent right now; {_AGAIN}.",
-    "too_long": "This conversation is too long for the model; please start a new one.",
+    "too_long": "This is too long for the model; send less of it, or start a new conversation.",
     "broken": "The answer broke off; please try again.",
     "budget": "What this agent may spend is used up for now; please try again later.",
     "limit": "The answer took more time or steps than it may, so it was stopped.",

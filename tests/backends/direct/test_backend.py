@@ -12,6 +12,7 @@ from typing import Any, cast
 
 import pytest
 
+from parley.agent.budget import BudgetRefusal
 from parley.agent.hands import Asked, Asking, Hands
 from parley.agent.person import Soul, UserSettings
 from parley.backends.direct import build_thread_key
@@ -496,8 +497,8 @@ async def test_a_turn_that_is_no_longer_wanted_says_nothing(tmp_path: Path) -> N
 
 async def test_a_budget_that_does_not_reach_is_asked_first(tmp_path: Path) -> None:
     class Empty:
-        async def reserve(self, provider: str, model: str, **_: Any) -> str | None:
-            return f"Nothing is left for {provider} {model}."
+        async def reserve(self, provider: str, model: str, **_: Any) -> BudgetRefusal | None:
+            return BudgetRefusal(f"Nothing is left for {provider} {model}.")
 
     async with DirectAgent() as agent, direct(agent, tmp_path) as backend:
         last = ending(await run(backend, a_direct_turn(purse=Empty())))

@@ -102,8 +102,8 @@ async def test_a_turn_that_fails_or_is_stopped_says_so(
     async with an_agent(synapse, house) as agent, Person.on(synapse, name="Alice") as alice:
         room = await meet(agent, alice)
         await alice.send(room, "fail")
-        failed = await alice.wait_for_text(agent.user_id, "no such thing", room_id=room)
-        assert "Traceback" not in failed.text
+        failed = await alice.wait_for_text(agent.user_id, "cannot answer right now", room_id=room)
+        assert "no such thing" not in failed.text  # Alice is a guest
 
         await alice.send(room, "for ever")
         running = await alice.wait_for_text(agent.user_id, "One sentence.", room_id=room)

@@ -100,7 +100,8 @@ DELETE FROM item WHERE request IN (
 -- name: forget_conversation_items
 -- The items of the conversation that a deleted session is.
 DELETE FROM item WHERE conversation IN (
-    SELECT c.id FROM conversation c JOIN lane l ON l.key = c.lane WHERE l.session = :session);
+    SELECT c.id FROM session s JOIN lane l ON l.key = s.lane AND l.session = s.id
+    JOIN conversation c ON c.lane = l.key WHERE s.id = :session);
 
 -- name: adopt_conversations
 -- Conversations follow their lane.
