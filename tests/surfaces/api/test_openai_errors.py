@@ -259,7 +259,7 @@ async def test_too_many_requests_of_a_key_are_told_when_to_come_again(
     assert 1 <= int(caught.value.response.headers["Retry-After"]) <= 60
 
 
-@pytest.mark.parametrize("path", ["/embeddings", "/files"])
+@pytest.mark.parametrize("path", ["/audio/speech", "/files"])
 async def test_what_is_not_there_is_not_found(client: AsyncOpenAI, path: str) -> None:
     with pytest.raises(openai.NotFoundError) as caught:
         await client.post(path, cast_to=dict[str, Any], body={"input": "x"})
