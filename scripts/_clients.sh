@@ -6,18 +6,16 @@ node_clients="$root/tests/clients/node"
 
 # ensure_python_clients: every pinned library is installed, apart from Parley's own environment.
 ensure_python_clients() {
-    local pins="$root/tests/clients/requirements.txt" state python
+    local pins="$root/tests/clients/hashes.txt" state python
     state="$(cksum <"$pins") $root"
     [ "$(cat "$clients/installed" 2>/dev/null)" = "$state" ] && return 0
     python="$(find_python)" || return 1
     say "Installing client libraries for tests/clients in $clients (once; a minute or two)"
     rm -rf "$clients"
     "$python" -m venv "$clients" </dev/null >&2 || return 1
-    "$clients/bin/python" -m pip --disable-pip-version-check install --progress-bar off \
-        --requirement "$pins" </dev/null 2>"$clients/install.log" | show_progress
-    if [ "${PIPESTATUS[0]}" -ne 0 ]; then
-        grep -v '^WARNING' "$clients/install.log" | tail -n 5 >&2
-        say "Installing the client libraries failed. The whole log: $clients/install.log"
+    if ! update_pip "$clients" ||
+        ! pip_install "$clients" --require-hashes --only-binary :all: --requirement "$pins"; then
+        say "$(install_failure "$clients" tests/clients/hashes.txt) The whole log: $clients/install.log"
         return 1
     fi
     printf '%s' "$state" >"$clients/installed"
