@@ -97,7 +97,8 @@ def test_only_a_hash_is_kept_for_the_owner_alone(profile: Profile) -> None:
     assert key.name == f"key-{key.id}"
     assert secret not in repr(key)
     assert key.digest.hex() not in repr(key)
-    assert [item.name for item in profile.home.iterdir()] == ["api_keys.json"]
+    assert {item.name for item in profile.home.iterdir()} == {"api_keys.json", "audit"}
+    assert secret not in (profile.home / "audit" / "audit.jsonl").read_text()
 
 
 def test_a_file_that_others_could_read_is_tightened_by_the_next_change(profile: Profile) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -78,7 +79,7 @@ def test_a_child_sees_the_harmless_and_its_own_profile_and_nothing_else(coder: P
     }
     assert seen_by_a_child(child_environment(coder, process)) == {
         **HARMLESS,
-        "HOME": str(coder.workspace),
+        "HOME": os.devnull,
         "PARLEY_HOME": str(coder.home.parent.parent),
         "PARLEY_PROFILE": "coder",
         "PARLEY_LOG_LEVEL": "debug",

@@ -284,3 +284,21 @@ def test_who_answers_on_matrix_may_be_written_in_any_letters(
     assert settings.surfaces.matrix.backend == meant
     profile.env_file.write_text(f'MATRIX_PLATFORM_BACKEND="{given.strip()} "\n')
     assert load_settings(profile, {}).surfaces.matrix.backend == meant
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("public_url: agent.example.org", "wants an address that begins with https://"),
+        ("public_url: https://ann:pw@example.org", "wants an address that begins with https://"),
+        ("hosts: [https://example.org]", "wants the name of a host"),
+        ("trusted_proxies: [proxy.lan]", "wants an address or a network"),
+    ],
+)
+def test_what_is_no_name_or_address_is_refused_in_the_settings(
+    profile: Profile, text: str, told: str
+) -> None:
+    profile.config_file.write_text(f"gateway:\n  {text}\n")
+    with pytest.raises(ConfigError, match=told) as caught:
+        load_settings(profile, {})
+    assert "pw" not in str(caught.value)

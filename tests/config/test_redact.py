@@ -26,6 +26,8 @@ shapes = st.sampled_from(["{}", "key {} end", "a={}&b", "x{}y", "https://h/{}?q"
         "authorization=Basic SECRETSECRET==",
         "{'Authorization': 'Bearer SECRETSECRET'}",
         '{"api_key": "SECRET with spaces"}',
+        r'{"body": "{\"api_key\": \"SECRET with spaces\", \"a\": 1}"}',
+        r'{"body": "{\\\"password\\\": \\\"SECRET\\\"}"}',
         "https://host/v1?key=SECRET&x=1",
         "https://host/v1?a=1&access_token=SECRET",
         "https://me:SECRET@host/v1",

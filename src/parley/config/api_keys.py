@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final
 
+from parley import audit
 from parley.config.api_key_text import (
     LOCAL_NAME,
     SCOPES,
@@ -104,6 +105,15 @@ class KeyFile:
                 digest=digest_of(token),
             )
             replace_text(self.path, keys_text([*before, key]), private=True)
+        audit.record(
+            "key.created",
+            profile=self._profile,
+            id=key.id,
+            name=key.name,
+            scopes=sorted(key.scopes),
+            all_profiles=key.all_profiles,
+            expires_at=key.expires_at,
+        )
         return key, token
 
     def revoke(self, id_or_name: str) -> ApiKey | None:
@@ -114,6 +124,7 @@ class KeyFile:
             if gone is not None:
                 kept = [key for key in before if key is not gone]
                 replace_text(self.path, keys_text(kept), private=True)
+                audit.record("key.revoked", profile=self._profile, id=gone.id, name=gone.name)
         return gone
 
 
@@ -161,6 +172,7 @@ class KeyRing:
             if found is None:
                 found = local_token(_secret())
                 replace_text(self._local_file, found + "\n", private=True)
+                audit.record("key.local_made", profile=self._house)
         return found
 
     def _candidate(self, token: str) -> ApiKey | None:

@@ -5,6 +5,7 @@ What is not named here does not pass on, so a secret that nobody thought of stay
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
@@ -51,14 +52,14 @@ def base_environment(environ: Mapping[str, str]) -> dict[str, str]:
 def child_environment(profile: Profile, environ: Mapping[str, str]) -> dict[str, str]:
     """What a child that works for `profile` may know.
 
-    `HOME` is the workspace: a program's dotfiles and caches stay with the profile, and it finds
-    neither the keys of the person who runs us (`~/.ssh`, `~/.aws`) nor the profile's own `.env`.
+    `HOME` holds nothing: a program finds neither the keys of the person who runs us (`~/.ssh`,
+    `~/.aws`), nor settings that the agent wrote into its workspace.
     `PARLEY_HOME` and `PARLEY_PROFILE` lead a `parley` that it runs to the same profile.
     """
     return {
         **base_environment(environ),
         **_own_settings(profile),
-        "HOME": str(profile.workspace),
+        "HOME": os.devnull,
         "PARLEY_HOME": str(_root(profile)),
         "PARLEY_PROFILE": profile.name,
     }

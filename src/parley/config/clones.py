@@ -20,7 +20,7 @@ from parley.config.gateway import HOUSE_SETTINGS, MULTIPLEX_VARIABLE
 from parley.config.schema import env_name
 from parley.config.splice import Unspliceable, remove
 
-__all__ = ["own_keys", "own_settings"]
+__all__ = ["own_keys", "own_settings", "without_setting"]
 
 _PLACES: Final[tuple[SettingPath, ...]] = (
     *(tuple(setting.split(".")) for setting in sorted(HOUSE_SETTINGS)),
@@ -41,7 +41,7 @@ def own_settings(text: str, file: Path) -> tuple[str, tuple[str, ...]]:
     document = parse_document(text, file)
     left_out = [path for path in _PLACES if path in document.marks]
     for path in left_out:
-        document = _without(document, path)
+        document = without_setting(document, path)
     return document.text, tuple(".".join(path) for path in left_out)
 
 
@@ -69,7 +69,7 @@ def _may_go_along(name: str) -> bool:
     return _SIGN_IN.search(name.upper()) is None
 
 
-def _without(document: Document, path: SettingPath) -> Document:
+def without_setting(document: Document, path: SettingPath) -> Document:
     """In place where that can be done, else with the whole document written anew."""
     expected = deepcopy(document.values)
     _take_out(expected, path)

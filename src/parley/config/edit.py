@@ -15,6 +15,7 @@ from pydantic_core import ErrorDetails
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
+from parley import audit
 from parley.config.document import Document, SettingPath, Value, parse_document, read_document
 from parley.config.errors import ConfigError, shown
 from parley.config.faults import found, unknown_setting, wanted
@@ -27,11 +28,25 @@ from parley.config.settings import BUILT_IN_PROVIDERS, ProviderSettings, Setting
 from parley.config.splice import Unspliceable, put, remove
 from parley.profiles import Profile
 
-__all__ = ["HEAD", "get_value", "preview", "set_value", "set_values", "unset_value"]
+__all__ = [
+    "HEAD",
+    "add_settings",
+    "get_value",
+    "preview",
+    "set_value",
+    "set_values",
+    "unset_value",
+]
 
 HEAD: Final = (
     "# Parley's settings: `parley config get` shows them all, `parley config check` checks them.\n"
     "# Keys and passwords are not for this file: `parley setup` puts them into `.env`.\n"
+)
+
+# Of these the audit log holds the value too: they say who may do what, and hold no secret.
+_RECORDED: Final = (
+    *("access.", "agent.safety", "agent.tools", "audit.", "gateway.host", "gateway.port"),
+    *("gateway.public_url", "taint", "terminal.", "web.allow"),
 )
 
 
@@ -63,7 +78,21 @@ def set_values(profile: Profile, changes: Mapping[str, Value]) -> dict[str, Valu
         document = _with_changes(_sound_document(profile), typed)
         validate(document)
         replace_text(profile.config_file, document.text)
+    shown = {path: value for path, value in typed.items() if path.startswith(_RECORDED)}
+    audit.record("setting.changed", profile=profile, names=sorted(typed), values=shown)
     return typed
+
+
+def add_settings(profile: Profile, values: Mapping[SettingPath, Value]) -> None:
+    """Write settings, or whole sections, as they are; all of them or none."""
+    with locked(profile.home):
+        document = _sound_document(profile)
+        if not document.text:
+            document = parse_document(HEAD, document.file)
+        for path, value in values.items():
+            document = _changed(document, path, value)
+        validate(document)
+        replace_text(profile.config_file, document.text)
 
 
 def _refuse_house_settings(profile: Profile, changes: Mapping[str, Value]) -> None:
@@ -90,6 +119,7 @@ def unset_value(profile: Profile, path: str) -> bool:
         document = _changed(document, parts, None)
         validate(document)
         replace_text(profile.config_file, document.text)
+    audit.record("setting.unset", profile=profile, names=[path])
     return True
 
 

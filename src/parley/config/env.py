@@ -38,6 +38,12 @@ OPTIONAL_ENV_VARS: Final[dict[str, EnvVar]] = {
         "password": True,
         "url": "https://console.anthropic.com/settings/keys",
     },
+    "OLLAMA_HOST": {
+        "description": "Where an Ollama on this machine listens, if not at port 11434.",
+        "prompt": "Ollama's address",
+        "category": "provider",
+        "password": False,
+    },
     "PARLEY_HOME": {
         "description": "The directory of the default profile, instead of ~/.parley.",
         "prompt": "Home directory",

@@ -20,9 +20,11 @@ _WANTED: Final = {
     "clock": "a time of day like 04:00",
     "dict": "settings under it",
     "float": "a number",
+    "host": "the name of a host, such as agent.example.org",
     "int": "a whole number",
     "list": "a list",
     "model": "settings under it",
+    "network": "an address or a network, such as 127.0.0.1 or 10.0.0.0/8",
     "number": "a number",
     "origin": "an origin such as https://chat.example.org",
     "finite": "an ordinary number",
@@ -31,6 +33,8 @@ _WANTED: Final = {
 }
 _ADDRESSES: Final[Mapping[str, str]] = {
     "web_address": "an address that begins with http:// or https://, such as http://host:8642",
+    "public_address": "an address that begins with https:// or http://, without a name, a "
+    "password, `?` or `#` in it, such as https://agent.example.org",
     "bare_address": "an address without a name, a password, `?` or `#` in it; the key goes into "
     "`.env` as GATEWAY_PROXY_KEY",
     "socket_address": "an address that begins with ws:// or wss://, such as "

@@ -32,7 +32,10 @@ OTHER_VARIABLES: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """Variables with a name of their own that are above a setting elsewhere."""
 
-HOUSE_SETTINGS: Final = frozenset({f"gateway.{name}" for name in (_FLAG, "profiles", "routes")})
+HOUSE_SETTINGS: Final = frozenset(
+    {f"gateway.{name}" for name in (_FLAG, "profiles", "routes")}
+    | {f"audit.{name}" for name in ("keep_mb", "keep_days", "on_failure")}
+)
 """What counts in the default profile alone: it is said of all profiles together."""
 
 

@@ -38,10 +38,26 @@ class TerminalSettings(Section):
     timeout_seconds: Seconds = Field(
         default=120.0, description="longest command, where the agent names no other time"
     )
-    memory_mb: Megabytes = Field(default=4096, description="memory of one process, in megabytes")
+    memory_mb: Megabytes = Field(
+        default=4096, description="memory of one command with all that it started, in megabytes"
+    )
     processes: Count = Field(default=200, description="processes of one command at a time")
     file_mb: Megabytes = Field(
         default=1024, description="the largest file a command may write, in megabytes"
+    )
+    workspace_mb: Megabytes = Field(
+        default=10_240,
+        description="disk space of the workspace and all conversations' files, in megabytes",
+    )
+    person_mb: Megabytes = Field(
+        default=2048,
+        description=(
+            "disk space of one person's conversations, with what a running command of theirs adds "
+            "to the workspace, in megabytes"
+        ),
+    )
+    workspace_files: Count = Field(
+        default=200_000, description="files and folders in the workspace and all conversations"
     )
     output_kb: Annotated[int, Field(ge=4, le=1_048_576), Number] = Field(
         default=1024, description="how much of a command's output is kept, in kilobytes"
@@ -88,6 +104,10 @@ class McpServerSettings(Section):
         default=None, description="the variable in `.env` that holds the token for `url`"
     )
     enabled: bool = Field(default=True, description="use it")
+    trusted: bool = Field(
+        default=False,
+        description="what it says of its tools is your own word; its results never are",
+    )
     tools: list[str] = Field(
         default_factory=list, description="of its tools offer only these; all if empty"
     )

@@ -7,7 +7,6 @@ import errno
 import fcntl
 import os
 import shutil
-import stat
 import tempfile
 import time
 from collections.abc import Iterator
@@ -16,6 +15,7 @@ from typing import Final
 
 from parley.config.errors import shown
 from parley.config.files import make_private_directory
+from parley.config.tree import open_top, remove_tree, walk_tree
 from parley.profiles import Profile, looks_like_profile, named_profile
 from parley.protocol import ParleyError
 
@@ -32,7 +32,6 @@ __all__ = [
 # Nothing in such a directory lies where a profile's files would: it is never taken for one.
 _STAGE: Final = ".parley-"
 _ABANDONED_AFTER: Final = 60.0
-_ATTEMPTS: Final = 10
 _TAKEN: Final = (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR, errno.EISDIR)
 
 
@@ -69,16 +68,22 @@ def copy_file(source: Path, target: Path) -> None:
 
 def copy_tree(source: Path, target: Path) -> None:
     """Add a directory's files and directories to `target`; links stay links, pipes stay away."""
-    for item in sorted(source.iterdir()):
-        copy = target / item.name
-        if item.is_symlink():
-            copy.symlink_to(item.readlink())
-        elif item.is_dir():
-            copy.mkdir(mode=0o700)
-            copy_tree(item, copy)
-        elif item.is_file():
-            shutil.copyfile(item, copy)
-            copy.chmod(0o700 if item.stat().st_mode & 0o100 else 0o600)
+    with open_top(source) as top:
+        for entry in walk_tree(top, too_deep=_refuse_deep):
+            copy = target / entry.path
+            if entry.is_link:
+                if (pointed := entry.link_target()) is not None:
+                    copy.symlink_to(pointed)
+            elif entry.is_folder:
+                copy.mkdir(mode=0o700)
+            elif (descriptor := entry.open()) is not None:
+                with os.fdopen(descriptor, "rb") as content, copy.open("xb") as file:
+                    copy.chmod(entry.mode)
+                    shutil.copyfileobj(content, file, 1024**2)
+
+
+def _refuse_deep(path: str) -> None:
+    raise ParleyError(f"{shown(Path(path[:80]))}… lies too deep to be copied; move it up.")
 
 
 def settle(staged: Path, profile: Profile) -> None:
@@ -110,7 +115,7 @@ def staging(folder: Path) -> Iterator[Path]:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield stage
     finally:
-        _remove(stage)
+        remove_tree(stage)
         os.close(descriptor)
 
 
@@ -123,21 +128,6 @@ def _sweep(folder: Path) -> None:
                 made = os.fstat(descriptor)
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 if made.st_uid == os.getuid() and made.st_mtime < time.time() - _ABANDONED_AFTER:
-                    _remove(stage)
+                    remove_tree(stage)
             finally:
                 os.close(descriptor)
-
-
-def _remove(tree: Path) -> None:
-    """Remove a tree, also what is in directories that even their owner may not write to."""
-
-    def open_up(_: object, path: str, __: object) -> None:
-        for folder in (Path(path).parent, Path(path)):
-            with contextlib.suppress(OSError):
-                if folder.is_relative_to(tree) and stat.S_ISDIR(folder.lstat().st_mode):
-                    folder.chmod(0o700)
-
-    for _ in range(_ATTEMPTS):
-        if not tree.exists():
-            return
-        shutil.rmtree(tree, onerror=open_up)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
 
@@ -15,10 +15,16 @@ from parley.config.errors import ConfigError, Fault, nearest, shown
 from parley.config.faults import describe_fault, found
 from parley.config.gateway import NAMED_VARIABLES, OTHER_VARIABLES, lift_multiplex
 from parley.config.schema import Leaf, Table, env_name, leaves, spot_at
-from parley.config.settings import BUILT_IN_PROVIDERS, PROVIDER_NAME, GatewayConfig, Settings
+from parley.config.settings import (
+    BUILT_IN_PROVIDERS,
+    PROVIDER_NAME,
+    AuditSettings,
+    GatewayConfig,
+    Settings,
+)
 from parley.profiles import Profile, default_profile
 
-__all__ = ["Override", "load_house", "load_settings", "validate"]
+__all__ = ["Override", "load_audit", "load_house", "load_settings", "validate"]
 
 _MEANT = {("MATRIX_PLATFORM_BACKEND", "real"): "direct"}
 _OF_THE_HOUSE = ("gateway", "multiplex_profiles")
@@ -45,15 +51,26 @@ def load_house(environ: Mapping[str, str] = os.environ) -> GatewayConfig:
     """What the default profile says of the gateway as a whole; the rest of its settings may be
     wrong.
     """
-    house = default_profile(environ)
+    return _load_sections(default_profile(environ), _OF_THE_HOUSE, environ).gateway
+
+
+def load_audit(house: Profile, environ: Mapping[str, str] = os.environ) -> AuditSettings:
+    """What is kept of the audit log of a home; where its settings are wrong, the defaults."""
+    try:
+        return _load_sections(house, ("audit",), environ).audit
+    except ConfigError:
+        return AuditSettings()
+
+
+def _load_sections(house: Profile, names: Sequence[str], environ: Mapping[str, str]) -> Settings:
     document = read_document(house.config_file)
-    ours = {name: document.values[name] for name in _OF_THE_HOUSE if name in document.values}
+    ours = {name: document.values[name] for name in names if name in document.values}
     overrides = {
         path: override
         for path, override in _all_overrides(house, document, environ).items()
-        if path[0] == "gateway"
+        if path[0] in names
     }
-    return validate(replace(document, values=ours, faults=[]), overrides).gateway
+    return validate(replace(document, values=ours, faults=[]), overrides)
 
 
 def _all_overrides(

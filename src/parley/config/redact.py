@@ -32,8 +32,10 @@ _SHAPES = re.compile(
         (
             r"(?P<url>://)[^\s/?#@\"'<>]+(?=@)",
             r"(?P<scheme>\b(?i:bearer|basic)\s+)[A-Za-z0-9._~+/=-]{6,}",
-            rf"(?P<quoted>(?i:{_NAMES})[\"']?\s*(?:=>|[=:])\s*)(?:\"[^\"\n]+\"|'[^'\n]+')",
-            rf"(?P<named>(?i:{_NAMES})[\"']?\s*(?:=>|[=:])\s*[\"']?"
+            # A quote may be escaped, as in JSON that is held in JSON.
+            rf"(?P<quoted>(?i:{_NAMES})\\*[\"']?\s*(?:=>|[=:])\s*)"
+            r"\\*(?:\"[^\"\n]+\"|'[^'\n]+')",
+            rf"(?P<named>(?i:{_NAMES})\\*[\"']?\s*(?:=>|[=:])\s*\\*[\"']?"
             rf"(?:(?i:bearer|basic|token)\s+)?){_VALUE}",
             rf"(?P<query>(?<![\w-])(?i:key|sig|signature|auth|pwd)=){_VALUE}",
             r"\bsk-[A-Za-z0-9_-]{6,}",

@@ -10,6 +10,7 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
+from parley import audit
 from parley.config.env import OPTIONAL_ENV_VARS, looks_secret
 from parley.config.env_file import EnvFile, read_env_file, write_env_file
 from parley.config.files import locked, read_text, replace_text
@@ -54,6 +55,7 @@ class Secrets:
             file = read_env_file(self._profile.env_file).with_value(name, value.strip())
             write_env_file(self._profile.env_file, file)
         self._read = file
+        audit.record("secret.set", profile=self._profile, name=name)
 
     def unset(self, name: str) -> bool:
         """Take one secret out of `.env`; False when it was not there."""
@@ -62,6 +64,7 @@ class Secrets:
             file = before.without(name)
             if file != before:
                 write_env_file(self._profile.env_file, file)
+                audit.record("secret.removed", profile=self._profile, name=name)
         self._read = file
         return file != before
 

@@ -20,6 +20,7 @@ from parley.config.hands import (
     WebSettings,
 )
 from parley.config.memory import MemorySettings
+from parley.config.network import HostName, ProxyNetwork, PublicUrl, TlsSettings
 from parley.config.people import PlanSettings
 from parley.config.surfaces import SurfaceSettings, WebhookSettings
 
@@ -30,6 +31,7 @@ __all__ = [
     "PROVIDER_NAME",
     "AgentSettings",
     "ApiConfig",
+    "AuditSettings",
     "GatewayConfig",
     "LocalModelSettings",
     "LogSettings",
@@ -40,6 +42,7 @@ __all__ = [
     "Settings",
     "SurfaceSessionSettings",
     "SurfaceSettings",
+    "TlsSettings",
     "WebhookSettings",
 ]
 
@@ -191,6 +194,13 @@ class AgentSettings(Section):
         default_factory=dict,
         description="`email-send`, `file-delete`, `social-post`: ask a person first; on if unset",
     )
+    taint: Literal["ask", "block", "off"] = Field(
+        default="ask",
+        description=(
+            "what remembers, schedules, sends, spends or reaches a new host after text from "
+            "outside was read: `ask` a person first, `block` it, or `off`"
+        ),
+    )
 
 
 class RouteSettings(Section):
@@ -231,6 +241,22 @@ class GatewayConfig(Section):
     port: Annotated[int, Field(ge=0, le=65_535), Number] = Field(
         default=8642, description="0: any free port"
     )
+    public_url: PublicUrl = Field(
+        default=None,
+        description=(
+            "the address people use, such as https://agent.example.org; with https:// it says that "
+            "a proxy in front terminates TLS"
+        ),
+    )
+    hosts: list[HostName] = Field(
+        default_factory=list,
+        description="further names that HTTP requests may use for this server in `Host`",
+    )
+    trusted_proxies: list[ProxyNetwork] = Field(
+        default_factory=list,
+        description="addresses of proxies whose `X-Forwarded-For` is believed, such as 127.0.0.1",
+    )
+    tls: TlsSettings = TlsSettings()
     drain_seconds: Seconds = Field(
         default=10.0, description="how long running turns may finish when the gateway stops"
     )
@@ -327,6 +353,24 @@ class LogSettings(Section):
     )
 
 
+class AuditSettings(Section):
+    """What is kept in the audit log; read from the default profile, for all of them."""
+
+    keep_mb: Annotated[int, Field(ge=1, le=102_400), Number] = Field(
+        default=64, description="how much of it is kept, in megabytes"
+    )
+    keep_days: Annotated[int, Field(ge=0, le=36_500), Number] = Field(
+        default=365, description="how long it is kept; 0: until it is too large"
+    )
+    on_failure: Literal["warn", "refuse"] = Field(
+        default="warn",
+        description=(
+            "when it cannot be written: say so and go on, or `refuse` tool calls that change "
+            "something"
+        ),
+    )
+
+
 class Settings(Section):
     """Everything in `config.yaml`."""
 
@@ -362,3 +406,4 @@ class Settings(Section):
     )
     surfaces: SurfaceSettings = SurfaceSettings()
     log: LogSettings = LogSettings()
+    audit: AuditSettings = AuditSettings()

@@ -62,6 +62,11 @@ class Profile(NamedTuple):
         return self.home / "attachments"
 
     @property
+    def session_files(self) -> Path:
+        """Files of one conversation each, out of reach of the others."""
+        return self.home / "session-files"
+
+    @property
     def memory(self) -> Path:
         return self.home / "memory"
 
