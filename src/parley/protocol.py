@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Literal, Self, TypeAlias
 
 __all__ = [
+    "REMOTE_AGENT",
     "ApprovalAsked",
     "Attachment",
     "Behalf",
@@ -85,6 +86,9 @@ def person_of(source: SessionSource) -> str:
     return f"{source.platform}:{source.user_id or source.chat_id}"
 
 
+_BACKGROUND = "background work"
+REMOTE_AGENT = "a remote agent"
+"""How text that another agent wrote is named."""
 _WEIGHT_OF_A_PICTURE = 5_000
 _MOST_TEXT_OF_A_FILE = 200_000
 
@@ -143,6 +147,7 @@ class InboundMessage:
     With a `request` it comes from a program, which waits for the one answer to it. With a
     `report` it comes from background work. An `internal` one comes from the gateway itself.
     Where `later` is False whoever sent it leaves with the answer: nothing reaches them after it.
+    `outside` names where its text comes from when whoever sent it did not write it, such as a mail.
     """
 
     source: SessionSource
@@ -153,6 +158,15 @@ class InboundMessage:
     request: Request | None = None
     report: Report | None = None
     later: bool = True
+    outside: str = ""
+
+    def as_said(self) -> ChatMessage:
+        """The message as a line of the transcript."""
+        outside = self.outside or (_BACKGROUND if self.report is not None else None)
+        note = "internal" if self.internal else None
+        return ChatMessage(
+            "user", self.text, attachments=self.attachments, note=note, outside=outside
+        )
 
     def to_dict(self) -> dict[str, Any]:
         record: dict[str, Any] = {
@@ -171,6 +185,8 @@ class InboundMessage:
             record["report"] = [report.session, report.generation, report.notice]
         if not self.later:
             record["later"] = False
+        if self.outside:
+            record["outside"] = self.outside
         return record
 
     @classmethod
@@ -184,6 +200,7 @@ class InboundMessage:
             request=Request.from_dict(record["request"]) if "request" in record else None,
             report=Report(*record["report"]) if "report" in record else None,
             later=record.get("later", True),
+            outside=record.get("outside", ""),
         )
 
 
@@ -238,6 +255,9 @@ class ChatMessage:
     note: str | None = None
     name: str | None = None
     """Who of several speaks, as a program names them."""
+    outside: str | None = None
+    """Where the text comes from that nobody in the conversation wrote, such as a web address.
+    None: as is usual for its role and tool; empty: it is Parley's own."""
 
     @property
     def size(self) -> int:
@@ -264,6 +284,8 @@ class ChatMessage:
             record["note"] = self.note
         if self.name is not None:
             record["name"] = self.name
+        if self.outside is not None:
+            record["outside"] = self.outside
         return record
 
     @classmethod
@@ -277,18 +299,20 @@ class ChatMessage:
             attachments=tuple(Attachment(**item) for item in record.get("attachments", ())),
             note=record.get("note"),
             name=record.get("name"),
+            outside=record.get("outside"),
         )
 
 
 @dataclass(frozen=True, slots=True)
 class HistoryEntry:
-    """A message of the transcript and its number there.
+    """A message of the transcript and its number there; `person` is who spoke in its turn.
 
     Its size is taken once: a long conversation is measured again with every turn.
     """
 
     id: int
     message: ChatMessage
+    person: str = ""
     size: int = field(init=False)
 
     def __post_init__(self) -> None:
@@ -513,9 +537,13 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class TextDelta:
-    """A further piece of the reply. Ephemeral: only the final reply counts."""
+    """A further piece of the reply. Ephemeral: only the final reply counts.
+
+    `outside` is that of `Final`: what was said is kept when the turn is stopped.
+    """
 
     text: str
+    outside: str | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -556,11 +584,15 @@ class ToolFinished:
 
 @dataclass(frozen=True, slots=True)
 class ApprovalAsked:
-    """The turn waits until a person allows or refuses `call`; they name it by its `id`."""
+    """The turn waits until a person allows or refuses `call`; they name it by its `id`.
+
+    `lasting`: they may also allow it from now on.
+    """
 
     call: ToolCall
     question: str
     id: str = ""
+    lasting: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -600,6 +632,8 @@ class Final:
     filtered: bool = False
     reasoning: str = ""
     """What the model thought, for a program: no part of the conversation."""
+    outside: str | None = field(default=None, compare=False)
+    """Who wrote it, where that is not the built-in agent."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sys
 from contextlib import aclosing
 from pathlib import Path
@@ -96,7 +97,7 @@ async def test_the_child_of_a_tool_sees_its_own_profile_alone(
     assert seen == {
         name: {
             **harmless,
-            "HOME": str(named_profile(name, {"PARLEY_HOME": str(tmp_path)}).workspace),
+            "HOME": os.devnull,
             "PARLEY_HOME": str(tmp_path),
             "PARLEY_PROFILE": name,
             "PARLEY_NOTE": f"note-{name}",

@@ -16,7 +16,7 @@ _UNSEEN: Final = re.compile(
 )
 # Printable, they say: fillers and joiners without a shape, and selectors of one.
 _SHAPELESS: Final = frozenset(
-    "\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0"
+    "\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u2800\u3164\uffa0\U0001d159"
     + "".join(map(chr, (*range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0))))
 )
 

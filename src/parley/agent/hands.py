@@ -20,13 +20,19 @@ __all__ = ["Ask", "Asked", "Asking", "Delegated", "Hands", "MemoryHand"]
 
 @dataclass(frozen=True, slots=True)
 class Asking:
-    """A call that needs a person's word: `name` is its name for ever, `what` what it will do."""
+    """A call that needs a person's word: `name` is its name for ever, `what` what it will do.
+
+    The rest is as in `parley.agent.tools.base.Wanted`.
+    """
 
     call: ToolCall
     name: str
     what: str
     trigger: str | None = None
     owner: bool = False
+    reasons: tuple[str, ...] = ()
+    once: str = ""
+    binding: str = ""
 
 
 class Asked(Protocol):
@@ -54,11 +60,15 @@ class Ask(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Delegated:
-    """What became of a delegated task: `result` is None while it works on in the background."""
+    """What became of a delegated task: `result` is None while it works on in the background.
+
+    `outside` names the sources of text that it had read, and that nobody in a conversation wrote.
+    """
 
     id: str
     result: str | None = None
     ok: bool = True
+    outside: str = ""
 
 
 class MemoryHand(Protocol):
@@ -69,9 +79,10 @@ class MemoryHand(Protocol):
 
     async def search(self, query: str, *, limit: int) -> Sequence[Fact]: ...
 
-    async def add(self, call: str, text: str, *, kind: str) -> Fact: ...
+    async def add(self, call: str, text: str, *, kind: str, outside: str = "") -> Fact:
+        """`outside` names what the agent had read that nobody in the conversation wrote."""
 
-    async def update(self, call: str, id: int, text: str) -> Fact: ...
+    async def update(self, call: str, id: int, text: str, *, outside: str = "") -> Fact: ...
 
     async def forget(self, call: str, ids: Sequence[int]) -> Forgotten: ...
 
@@ -106,11 +117,18 @@ class Hands(Protocol):
         """What was begun in this conversation, what has ended included."""
 
     async def delegate(
-        self, id: str, goal: str, *, tools: Sequence[str] | None, background: bool
+        self,
+        id: str,
+        goal: str,
+        *,
+        tools: Sequence[str] | None,
+        background: bool,
+        outside: str = "",
     ) -> Delegated:
         """Let another agent of this profile work on `goal`, once under this id.
 
-        In the background it returns at once; else when there is a result.
+        In the background it returns at once; else when there is a result. `outside`: where text
+        in the context comes from that nobody in the conversation wrote; the task is tainted too.
         """
 
     # people
@@ -120,11 +138,17 @@ class Hands(Protocol):
         False when no word came in time.
         """
 
-    async def send(self, call: str, text: str, *, to: str | None = None) -> str:
-        """Say something now, here or in another conversation of this person; tells where."""
+    async def send(self, call: str, text: str, *, to: str | None = None, outside: str = "") -> str:
+        """Say something now, here or in another conversation of this person; tells where.
+
+        `outside` as in `delegate`: the other conversation is tainted too.
+        """
 
     async def conversations(self) -> Sequence[Conversation]:
         """Where this person may have something said."""
+
+    def known_conversation(self, id: str) -> Conversation | None:
+        """The one of this id, if this turn has listed it."""
 
     # time
     async def plan(
@@ -136,8 +160,9 @@ class Hands(Protocol):
         every: float | None = None,
         cron: str | None = None,
         timezone: str = "UTC",
+        outside: str = "",
     ) -> None:
-        """Let `text` come into this conversation by itself, then."""
+        """Let `text` come into this conversation by itself, then. `outside` as in `delegate`."""
 
     async def plans(self) -> Sequence[JobRecord]: ...
     async def cancel_plan(self, id: str) -> bool: ...

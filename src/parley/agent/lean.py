@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from parley.agent.taint import Taint
 from parley.agent.tools.arguments import Arguments
 from parley.agent.tools.base import Tool, ToolContext, ToolResult, Wanted
 from parley.protocol import ToolExample
@@ -140,6 +141,10 @@ def _short(form: _Lean, full: Tool[Any]) -> Tool[Any]:
         asks = full.needs_approval
         return asks(filled(given), context) if callable(asks) else None
 
+    def guard(given: BaseModel, context: ToolContext, taint: Taint) -> str | None:
+        assert full.guard is not None
+        return full.guard(filled(given), context, taint)
+
     return replace(
         full,
         name=form.name,
@@ -149,4 +154,5 @@ def _short(form: _Lean, full: Tool[Any]) -> Tool[Any]:
         needs_approval=wanted if callable(full.needs_approval) else full.needs_approval,
         schema=None,
         example=form.example,
+        guard=None if full.guard is None else guard,
     )

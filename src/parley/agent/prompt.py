@@ -5,11 +5,11 @@ The beginning stays the same from turn to turn, byte for byte, so that providers
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Protocol
 
-from parley.agent.foreign import one_line
 from parley.agent.person import LONGEST_INSTRUCTIONS, LONGEST_NAME, Soul
 from parley.agent.tokens import estimate_tokens
 from parley.protocol import ChatMessage, HistoryEntry, SessionSource, ToolCall
@@ -21,7 +21,9 @@ __all__ = [
     "build_lean_system",
     "build_system",
     "first_kept",
+    "group_name",
     "mend",
+    "plain_name",
     "sizes_of",
     "unanswered_calls",
     "wishes_of",
@@ -35,6 +37,10 @@ UNKNOWN_OUTCOME = (
 )
 
 _A_MESSAGE = 28
+_LONGEST_NAME = 40
+_MOST_WORDS_OF_A_NAME = 5
+_MOST_WORDS_OF_A_GROUP = 2
+_NO_NAME = re.compile(r"[^\w.'’&+#-]+")
 _NO_WISHES = Soul()
 _SUMMARY = "Earlier in this conversation (a summary; session_search finds the messages themselves):"
 _LEAN_SUMMARY = "What was said before:"
@@ -78,10 +84,11 @@ def build_system(
         return "\n\n".join(part for part in short if part)
     place = _PLACES.get(source.platform, source.platform.capitalize())
     note = f"You are talking in {place}"
-    if source.user_name:
-        note += f" with {source.user_name}"
+    if who := plain_name(source.user_name):
+        note += f" with {who}"
     if source.chat_type != "dm":
-        note += " in a group" if not source.chat_name else f" in the group {source.chat_name}"
+        group = group_name(source.chat_name)
+        note += f" in the group {group}" if group else " in a group"
     before = f"{_SUMMARY}\n{summary.strip()}" if summary.strip() else ""
     own = (soul.strip() or DEFAULT_SOUL, f"{note}.", skills)
     parts = (*own, wishes, instructions, memory.strip(), before)
@@ -102,10 +109,33 @@ def build_lean_system(
 
     What changes most comes last, so that all before it stays in the model's cache.
     """
-    who = f"You talk with {one_line(source.user_name, 60)}." if source.user_name else ""
+    name = plain_name(source.user_name)
+    who = f"You talk with {name}." if name else ""
     before = f"{_LEAN_SUMMARY}\n{summary.strip()}" if summary.strip() else ""
     own = (soul.strip() or DEFAULT_SOUL, skills, who, wishes_of(person), instructions)
     return "\n".join(part for part in (*own, memory.strip(), before) if part)
+
+
+def plain_name(name: str | None) -> str:
+    """A name that others chose, as the prompt has it: a few plain words, with no room for more.
+
+    Names of people and rooms stand in every prompt, so they must not be able to say anything.
+    """
+    words = " ".join(_NO_NAME.sub(" ", name or "").split()[:_MOST_WORDS_OF_A_NAME])
+    return words[:_LONGEST_NAME].strip()
+
+
+def group_name(name: str | None) -> str:
+    """The name of a group, if it is a word or two: anyone in it may have chosen it.
+
+    A longer one, or one with a number or an address in it, could tell the agent what to do.
+    """
+    words = plain_name(name).split()
+    return " ".join(words) if len(words) <= _MOST_WORDS_OF_A_GROUP and _are_letters(words) else ""
+
+
+def _are_letters(words: Sequence[str]) -> bool:
+    return all(word.strip("'’&+#-").isalpha() or not word.strip("'’&+#-") for word in words)
 
 
 def wishes_of(person: Soul) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from parley.agent.budget import Purse
 from parley.agent.hands import Ask
@@ -33,6 +33,9 @@ class AgentTask:
 
     `turn` is a name for it that no other turn has: calls are named after it. `longest_answer` is
     what the settings let the model say, in tokens; `calibration` corrects estimates of tokens.
+    `outside` names sources of text before the history that nobody in the conversation wrote, and
+    what the people in `strangers` said counts as such text too; `taint` is what becomes of guarded
+    calls when there is any.
     """
 
     system: str
@@ -51,6 +54,9 @@ class AgentTask:
     longest_answer: int | None = None
     turn: str = ""
     calibration: Calibration | None = None
+    outside: str = ""
+    strangers: frozenset[str] = frozenset()
+    taint: Literal["ask", "block", "off"] = "ask"
 
     @property
     def wishes(self) -> Wishes:

@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from parley.agent.disk_quota import DiskLimits, DiskQuota, quota_for
 from parley.agent.person import TOOLS_OF_SKILLS, UserSettings
 from parley.agent.sandbox import Sandbox, find_sandbox, sandbox_for
 from parley.agent.skills import Skill, Skills
@@ -45,11 +46,14 @@ class Toolbox:
         secret: Callable[[str], str | None],
         environment: Mapping[str, str],
     ) -> None:
+        self._profile = profile
         self._settings = settings
         self._secret = secret
         sandbox = partial(find_sandbox, settings.terminal.sandbox)
         self.skills = Skills(profile.home / "skills")
-        self._hand = _file_hand(profile, sandbox, environment)
+        limits = DiskLimits.from_settings(settings.terminal)
+        self.disk = quota_for(profile.workspace, profile.session_files, limits)
+        self._hand = _file_hand(profile, sandbox, environment, self.disk)
         self._tools = _built_in(settings, secret, self._hand, self.skills, profile.attachments)
         self._servers = _servers(profile, settings, secret, environment)
         self._picked: dict[str, tuple[frozenset[str], dict[str, Tool[Any]]]] = {}
@@ -71,7 +75,7 @@ class Toolbox:
         """
         if self._probe is None:
             # Not waited for: the model is asked first, and only then a command may be run.
-            self._probe = asyncio.create_task(self._look_at_sandbox())
+            self._probe = asyncio.create_task(self._look_around())
         if self._servers is None or not self._servers.waiting():
             return
         missing = set(needed) - self._tools.keys() - {tool.name for tool in self._servers.tools()}
@@ -82,9 +86,14 @@ class Toolbox:
         waiting = self._servers.waiting() if self._servers is not None else ()
         return tuple(f"MCP server `{name}`" for name in waiting)
 
-    async def _look_at_sandbox(self) -> None:
+    async def _look_around(self) -> None:
+        """Find out what the sandbox can do, and clear away what is old."""
         with contextlib.suppress(ParleyError):  # told when a command is to be run
             await sandbox_for(self._settings.terminal.sandbox)
+        from parley.agent.session_files import tidy_session_files
+
+        home = self._profile
+        await asyncio.to_thread(tidy_session_files, home.session_files, home.workspace)
 
     def offered(
         self, platform: str, request: Request | None, person: UserSettings = _ANYONE
@@ -211,11 +220,20 @@ def _built_in(
 
 
 def _file_hand(
-    profile: Profile, sandbox: Callable[[], Sandbox], environment: Mapping[str, str]
+    profile: Profile,
+    sandbox: Callable[[], Sandbox],
+    environment: Mapping[str, str],
+    quota: DiskQuota,
 ) -> FileHand:
     from parley.agent.tools.files import FileHand
 
-    return FileHand(profile.workspace, sandbox=sandbox, environment=environment)
+    return FileHand(
+        profile.workspace,
+        sandbox=sandbox,
+        environment=environment,
+        private=profile.session_files,
+        quota=quota,
+    )
 
 
 def _servers(

@@ -99,8 +99,10 @@ async def test_a_person_is_asked_before_what_is_not_read_only(tmp_path: Path) ->
     async with running(tmp_path, {"t": real()}) as servers:
         assert wanted(servers, "t__echo", text="x") is None
         asked = wanted(servers, "t__send_email", to="bob\u202e@x", text="ä\n")
-        assert asked == Wanted(
-            'use `send_email` of the MCP server `t` with `{"to": "bob\\u202e@x", "text": "ä\\n"}`'
+        assert isinstance(asked, Wanted)
+        assert asked.what == (
+            "use `send_email` of the MCP server `t` with these arguments\n\n"
+            '```\nto = "bob\\u202e@x"\ntext, 2 lines:\n1 | ä\n2 |\n```'
         )
 
 

@@ -15,11 +15,12 @@ from parley.agent.foreign import one_line, shown_exactly
 from parley.agent.mcp import McpLimits
 from parley.agent.mcp.offers import make_tool, read_offers, told_name
 from parley.agent.mcp.results import result_text
+from parley.agent.question_text import shown_name
 from parley.agent.tools import ToolError
 from parley.agent.tools.base import Prepared
-from parley.agent.tools.risks import visible
 from parley.config.hands import McpServerSettings
 from parley.protocol import ToolCall
+from tests.agent.shown_text import read_arguments
 
 NAMES = st.one_of(st.text(alphabet="ab_-", max_size=6), st.text(max_size=80))
 
@@ -116,11 +117,14 @@ def test_the_name_of_a_tool_cannot_change_what_is_asked(name: str) -> None:
     assert isinstance(prepared, Prepared)
     assert prepared.wanted is not None
     what = prepared.wanted.what
-    assert what.isprintable()
+    sentence = what.partition("\n")[0]
+    assert sentence.isprintable()
     assert "\u034f" not in what
-    spans = re.findall(r"(?<!`)(`+)(?!`)(.+?)(?<!`)\1(?!`)", what)  # as Markdown reads it
+    spans = re.findall(r"(?<!`)(`+)(?!`)(.+?)(?<!`)\1(?!`)", sentence)  # as Markdown reads it
     plain = [text.strip() for _, text in spans]
-    assert plain == [visible(name), "mail", '{"to": "`*you*`"}']
+    assert plain == [shown_name(name).strip("` "), "mail"]
+    assert "\u202e" not in what
+    assert read_arguments(what) == {"to": "`*you*`"}
 
 
 def of(*content: dict[str, Any], **more: Any) -> CallToolResult:

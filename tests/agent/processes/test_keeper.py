@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from parley.agent.processes import keeper
 from parley.agent.sandbox import SandboxMode, find_sandbox
 from tests.agent.processes.house import House, needs_bubblewrap, open_house, pids_that_hold
 from tests.waiting import until
@@ -121,11 +122,25 @@ async def test_an_endless_output_is_ended_in_the_midst(tmp_path: Path, mode: San
         assert house.files("p1") < 80 * 1024
 
 
+def test_a_pid_that_went_to_another_process_is_left_alone() -> None:
+    with subprocess.Popen(["sleep", "60"]) as process:
+        try:
+            assert not keeper._signal_ours(process.pid, {1}, signal.SIGKILL)
+            assert process.poll() is None
+            assert keeper._signal_ours(process.pid, {os.getpid()}, signal.SIGKILL)
+            assert process.wait(30) == -signal.SIGKILL
+        finally:
+            process.kill()
+
+
 @needs_bubblewrap
 async def test_a_fork_bomb_is_ended_as_a_whole(tmp_path: Path) -> None:
+    """It ends itself after some five hundred, which is enough to starve no other test."""
     mark = "bomb_33_0416"
+    again = f"{mark} $(($1 - 1))"
+    bomb = f"{mark}() {{ [ $1 -gt 0 ] || exec sleep 20; {again} | {again} & }}; {mark} 8; sleep 60"
     async with open_house(tmp_path / "home", mode="required", processes=50) as house:
-        process, _ = await house.run("p1", f"{mark}() {{ {mark} | {mark} & }}; {mark}; sleep 60")
+        process, _ = await house.run("p1", bomb)
         assert (process.state, process.reason) == ("killed", "too many processes")
         assert pids_that_hold(mark) == []
 
@@ -139,7 +154,7 @@ async def test_what_doubles_itself_is_ended_as_a_whole(
         double = house.workspace / "double_33_0417.sh"
         again = f"{start}bash {double} $(($1 - 1)) &"
         double.write_text(f"[ $1 -gt 0 ] || exec sleep 20\n{again}\n{again}\nwait\n")
-        process, _ = await house.run("p1", f"bash {double} 10")
+        process, _ = await house.run("p1", f"bash {double} 8")
         assert (process.state, process.reason) == ("killed", "too many processes")
         assert pids_that_hold(double.name) == []
 

@@ -162,7 +162,7 @@ async def test_a_number_of_an_earlier_life_of_the_machine_is_not_it(house: House
 async def test_what_was_made_and_never_started_is_started_then(house: House) -> None:
     """The gateway was killed after it made the folder, before it started a keeper."""
     folder = ProcessFolder(house.home / "processes" / "p1")
-    folder.make({"command": "echo old", "lane": LANE}, {})
+    folder.make({"command": "echo old", "lane": LANE}, {"wrapped": True})
     async with open_house(house.home) as later:
         assert later.processes.get("p1") is None
         process, text = await later.run("p1", "echo new")
@@ -172,7 +172,8 @@ async def test_what_was_made_and_never_started_is_started_then(house: House) -> 
 async def test_a_keeper_that_comes_too_late_starts_nothing(house: House) -> None:
     await house.run("p1", "echo x >> count")
     folder = ProcessFolder(house.home / "processes" / "p2")
-    launch = {"argv": ["/bin/sh", "-c", f"echo late >> {house.workspace}/count"]}
+    argv = ["/bin/sh", "-c", f"echo late >> {house.workspace}/count"]
+    launch = {"argv": argv, "wrapped": False}
     folder.make({"command": "echo late", "lane": LANE}, launch)
     assert folder.rule_out()
     pid = folder.spawn()

@@ -5,7 +5,14 @@ from __future__ import annotations
 import asyncio
 import time
 
-from parley.agent.providers.discover import WELL_KNOWN_PORTS, Discovered, discover
+import pytest
+
+from parley.agent.providers.discover import (
+    WELL_KNOWN_PORTS,
+    Discovered,
+    discover,
+    ports_here,
+)
 from tests.servers.ports import free_port
 from tests.servers.scripted_model import ScriptedModel
 
@@ -52,3 +59,20 @@ async def test_silent_ports_are_waited_for_at_the_same_time_and_not_long() -> No
 
 def test_the_usual_ports_are_known() -> None:
     assert WELL_KNOWN_PORTS == {11434: "ollama", 1234: "lmstudio", 8080: "llamacpp", 8000: "vllm"}
+
+
+@pytest.mark.parametrize(
+    "told", ["127.0.0.1:11500", "0.0.0.0:11500", ":11500", "http://localhost:11500", "[::]:11500"]
+)
+def test_an_ollama_at_another_port_is_looked_for_there(told: str) -> None:
+    ports = ports_here({"OLLAMA_HOST": told})
+    assert ports == {11500: "ollama", 1234: "lmstudio", 8080: "llamacpp", 8000: "vllm"}
+
+
+@pytest.mark.parametrize("told", ["", "0.0.0.0", "box.lan:11500", "127.0.0.1:many", "[::1"])
+def test_without_another_port_on_this_machine_the_usual_ones_are_asked(told: str) -> None:
+    assert ports_here({"OLLAMA_HOST": told}) == WELL_KNOWN_PORTS
+
+
+def test_an_ollama_takes_the_place_of_whoever_is_known_at_its_port() -> None:
+    assert ports_here({"OLLAMA_HOST": ":8080"}) == {8080: "ollama", 1234: "lmstudio", 8000: "vllm"}

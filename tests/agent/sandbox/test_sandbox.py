@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from parley.agent.sandbox import Sandbox, find_sandbox, sandbox_for
-from parley.agent.sandbox.environment import clean_environment
+from parley.agent.sandbox import Sandbox, find_sandbox, landlock, sandbox_for, seccomp
+from parley.agent.sandbox.environment import clean_environment, personal_environment
 from parley.cli._checks.sandbox import check_sandbox
 from parley.cli._checks.settings import Ground
 from parley.config.settings import Settings
@@ -111,7 +111,7 @@ def test_the_person_who_runs_us_is_out_of_reach(
     monkeypatch.setenv("HOME", str(person))
     said = run(workspace, f"cat {person}/.ssh/id_rsa ~/.ssh/id_rsa ~root/.ssh/*; ls -a ~root")
     assert SECRET not in said
-    assert run(workspace, "echo ~").strip() == str(workspace)
+    assert run(workspace, "ls -A ~") == ""
 
 
 @needs_bubblewrap
@@ -130,7 +130,8 @@ def test_only_the_given_environment_is_known(
     said = run(workspace, "env; tr '\\0' '\\n' < /proc/self/environ; cat /proc/*/environ", NOTE="n")
     assert SECRET not in said
     names = {line.split("=")[0] for line in run(workspace, "env", NOTE="n").splitlines()}
-    assert names <= {"PATH", "HOME", "NOTE", "PWD", "OLDPWD", "SHLVL", "_"}
+    ours = {"PATH", "NOTE", "PWD", "OLDPWD", "SHLVL", "_"}
+    assert names <= ours | set(personal_environment("", ""))
 
 
 @needs_bubblewrap
@@ -300,14 +301,32 @@ def test_variables_that_turn_a_program_into_another_are_dropped() -> None:
     assert clean_environment(given) == {"PATH": "/bin"}
 
 
-def _ground(home: Path, mode: str) -> Ground:
-    settings = Settings.model_validate({"terminal": {"sandbox": mode}})
+def _ground(home: Path, mode: str, *, network: bool = False) -> Ground:
+    settings = Settings.model_validate({"terminal": {"sandbox": mode, "network": network}})
     return Ground(named_profile("default", {"PARLEY_HOME": str(home)}), settings)
 
 
 @needs_bubblewrap
 def test_doctor_is_content_with_a_sandbox(tmp_path: Path) -> None:
     assert [found.level for found in check_sandbox(_ground(tmp_path, "required"))] == ["ok"]
+
+
+@needs_bubblewrap
+def test_doctor_says_what_the_network_opens(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ground = _ground(tmp_path, "required", network=True)
+    monkeypatch.setattr(landlock, "can_scope_sockets", lambda: True)
+    _, found = check_sandbox(ground)
+    assert (found.level, found.mend) == ("note", "parley config set terminal.network false")
+    assert "every server that this machine reaches" in found.what
+    monkeypatch.setattr(landlock, "can_scope_sockets", lambda: False)
+    _, found = check_sandbox(ground)
+    assert "no Unix sockets" in found.what
+    monkeypatch.setattr(seccomp, "filter_file", lambda **_: None)
+    _, unfiltered, found = check_sandbox(ground)
+    assert "no system-call filter" in unfiltered.what
+    assert "abstract Unix sockets of other programs" in found.what
 
 
 @pytest.mark.usefixtures("bare")

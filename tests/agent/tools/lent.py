@@ -52,7 +52,13 @@ class SmallHands:
         return ()
 
     async def delegate(
-        self, id: str, goal: str, *, tools: Sequence[str] | None, background: bool
+        self,
+        id: str,
+        goal: str,
+        *,
+        tools: Sequence[str] | None,
+        background: bool,
+        outside: str = "",
     ) -> Delegated:
         self.tasks.append((id, goal, tools, background))
         return Delegated(id) if background else replace(self.outcome, id=id)
@@ -61,12 +67,15 @@ class SmallHands:
         self.asked.append((call, question))
         return self.answers
 
-    async def send(self, call: str, text: str, *, to: str | None = None) -> str:
+    async def send(self, call: str, text: str, *, to: str | None = None, outside: str = "") -> str:
         self.sent[call] = (text, to)
         return to or "this conversation"
 
     async def conversations(self) -> Sequence[Conversation]:
         return self.elsewhere
+
+    def known_conversation(self, id: str) -> Conversation | None:
+        return next((each for each in self.elsewhere if id in (each.lane, each.session)), None)
 
     async def plan(
         self,
@@ -77,8 +86,10 @@ class SmallHands:
         every: float | None = None,
         cron: str | None = None,
         timezone: str = "UTC",
+        outside: str = "",
     ) -> None:
-        message = InboundMessage(SessionSource("desk", "one"), text, f"job:{id}", internal=True)
+        here = SessionSource("desk", "one")
+        message = InboundMessage(here, text, f"job:{id}", internal=True, outside=outside)
         job = Job(id, "key", message, at=at, every=every, cron=cron, timezone=timezone)
         self.jobs[id] = JobRecord(job, at or 2_000_000_000.0)
 

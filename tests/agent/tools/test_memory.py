@@ -34,14 +34,14 @@ class SmallMemory:
     async def search(self, query: str, *, limit: int) -> Sequence[Fact]:
         return [fact for fact in self.facts.values() if query in fact.text][:limit]
 
-    async def add(self, call: str, text: str, *, kind: str) -> Fact:
+    async def add(self, call: str, text: str, *, kind: str, outside: str = "") -> Fact:
         if self.known_as is not None:
             return self.facts[self.known_as]
         if call not in self.done:
             self.done[call] = self.keep(text, kind)
         return self.done[call]
 
-    async def update(self, call: str, id: int, text: str) -> Fact:
+    async def update(self, call: str, id: int, text: str, *, outside: str = "") -> Fact:
         if id not in self.facts:
             raise ToolError(f"Nothing is remembered here under {id}; search for it first.")
         self.facts[id] = replace(self.facts[id], text=text)

@@ -22,11 +22,13 @@ LINES = "\n".join(f"line {number}" for number in range(1, 5001))
 @pytest.fixture
 def here(tmp_path: Path) -> ToolContext:
     (tmp_path / "ws").mkdir()
-    return replace(context(tmp_path / "ws"), call="turn 7/../call:1")
+    own = tmp_path / "private" / "ann" / "one"
+    return replace(context(tmp_path / "ws"), call="turn 7/../call:1", private=own)
 
 
 def kept(here: ToolContext) -> list[Path]:
-    return sorted((here.workspace / ".parley" / "results").iterdir())
+    assert here.private is not None
+    return sorted((here.private / "results").iterdir())
 
 
 def test_the_rest_of_a_long_result_is_in_a_file(here: ToolContext) -> None:
@@ -47,10 +49,10 @@ async def test_what_was_left_out_can_be_read_from_where_it_says(
 ) -> None:
     head, _, note = set_aside(whole, 1000, here).rpartition("\n")
     named = dict(re.findall(r"(path|first_line|column)=([^,)]+)", note))
-    hand = make_hand(here.workspace, "off")
+    hand = make_hand(here.workspace, "off", private=here.workspace.parent / "private")
     try:
         path, first = named["path"], int(named["first_line"])
-        files = Files(here.workspace, hand, sandboxed=False)
+        files = Files(here.workspace, hand, sandboxed=False, own=here.private)
         result = await files.read(path, first_line=first, column=int(named.get("column", 1)))
     finally:
         await hand.close()
@@ -80,12 +82,12 @@ def test_only_the_newest_are_kept(here: ToolContext, monkeypatch: pytest.MonkeyP
     assert any(file.name.startswith("last-") for file in kept(here))
 
 
-@pytest.mark.parametrize("link", [".parley", ".parley/results"])
-def test_a_link_in_the_way_is_not_followed(here: ToolContext, tmp_path: Path, link: str) -> None:
+def test_a_link_in_the_way_is_not_followed(here: ToolContext, tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     (outside / "results").mkdir(parents=True)
-    (here.workspace / link).parent.mkdir(exist_ok=True)
-    (here.workspace / link).symlink_to(outside)
+    assert here.private is not None
+    here.private.mkdir(parents=True)
+    (here.private / "results").symlink_to(outside)
     text = set_aside(LINES, 1000, here)
     assert "more characters were left out" in text
     assert len(text) <= 1000
@@ -104,8 +106,9 @@ def test_a_link_in_the_place_of_the_file_is_replaced(here: ToolContext, tmp_path
     assert file.read_text() == LINES
 
 
-def test_without_a_workspace_the_rest_is_left_out(here: ToolContext) -> None:
-    here.workspace.rmdir()
+def test_without_a_place_for_it_the_rest_is_left_out(here: ToolContext) -> None:
+    assert "more characters were left out" in set_aside(LINES, 1000, replace(here, private=None))
+    (here.workspace.parent / "private").touch()
     assert "more characters were left out" in set_aside(LINES, 1000, here)
 
 

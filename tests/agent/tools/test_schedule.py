@@ -8,13 +8,32 @@ from typing import Any
 
 import pytest
 
+from parley.agent.taint import Taint
 from parley.agent.tools import ToolResult
-from parley.agent.tools.schedule import schedule
+from parley.agent.tools.schedule import ScheduleArguments, schedule
+from tests.agent.builders import context
 from tests.agent.tools.lent import SmallHands, use
 
 
 async def add(hands: SmallHands, *, call: str = "turn 1 call 1", **arguments: Any) -> ToolResult:
     return await use(schedule, hands, call=call, action="add", **{"text": "stretch"} | arguments)
+
+
+def test_different_plans_are_different_questions() -> None:
+    assert schedule.guard is not None
+    plans = (
+        {"at": "15m"},
+        {"every": "15m"},
+        {"cron": "15m"},
+        {"at": "15m", "timezone": "Pacific/Auckland"},
+        {"at": "15m", "timezone": "America/Los_Angeles"},
+    )
+    taint = Taint(("a page",), ())
+    asked = {
+        schedule.guard(ScheduleArguments(action="add", text="stretch", **plan), context(), taint)
+        for plan in plans
+    }
+    assert len(asked) == len(plans)
 
 
 async def test_a_plan_for_one_moment_says_when_it_comes() -> None:

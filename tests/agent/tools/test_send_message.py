@@ -14,19 +14,21 @@ def a_conversation(
     session: str,
     *,
     title: str | None = None,
-    platform: str = "telegram",
     chat_name: str | None = None,
     lane: str | None = None,
+    person: str = "desk:anna",
 ) -> Conversation:
-    source = SessionSource(platform, session, chat_name=chat_name)
+    """By default one of the person who asks."""
+    platform, _, user = person.partition(":")
+    source = SessionSource(platform, session, chat_name=chat_name, user_id=user)
     return Conversation(lane or f"lane-{session}", session, title, source, 0.0)
 
 
 PLACES = [
     a_conversation("s1", title="Cake for Anna"),
-    a_conversation("s2", title="Taxes", platform="matrix", chat_name="Family"),
-    a_conversation("s3", title="Taxes", platform="discord"),
-    a_conversation("s4", platform="discord"),
+    a_conversation("s2", title="Taxes", chat_name="Family"),
+    a_conversation("s3", title="Taxes"),
+    a_conversation("s4", title="Plumber", person="desk:eve"),
 ]
 
 
@@ -67,6 +69,7 @@ async def test_another_conversation_is_found_by_its_id_or_name(to: str, lane: st
         ("taxes", ["s2", "s3"]),
         ("?", ["s1", "s2", "s3", "s4"]),
         ("matrix", ["s1", "s2", "s3", "s4"]),
+        ("Plumber", ["s1", "s2", "s3", "s4"]),
         ("1", ["s1", "s2", "s3", "s4"]),
     ],
 )
@@ -84,7 +87,7 @@ async def test_the_list_tells_what_where_and_with_whom() -> None:
     source = SessionSource("matrix", "!r", chat_name="Family", user_id="@bo:x", user_name="Bo")
     hands = SmallHands(elsewhere=[Conversation("lane", "s1", "Cake", source, 0.0)])
     said = await use(send_message, hands, text="hello", to="?")
-    assert said.text.splitlines()[1:] == ["s1: Cake (matrix, Family, Bo)"]
+    assert said.text.splitlines()[1:] == ["s1: Cake (Family, Bo, matrix:@bo:x)"]
 
 
 async def test_the_list_is_short_and_a_title_stays_in_its_line() -> None:

@@ -14,7 +14,9 @@ import pytest
 
 from parley.agent.hands import Hands
 from parley.agent.processes import Processes
+from parley.agent.sandbox import find_sandbox
 from parley.agent.tools.base import Prepared, Tool, ToolContext, ToolResult, Wanted
+from parley.agent.tools.process import ONCE_WITHOUT_SANDBOX
 from parley.agent.tools.terminal import terminal_tools
 from parley.config.hands import TerminalSettings
 from parley.protocol import SessionSource, ToolCall
@@ -338,13 +340,15 @@ async def test_of_several_risks_none_is_waved_through(room: Room) -> None:
 
 async def test_without_a_sandbox_an_owner_is_asked_each_time(unboxed: Room) -> None:
     wanted = unboxed.wanted("terminal", command="ls")
-    assert wanted == Wanted("run `ls` (without a sandbox, with network)", owner=True)
+    what = "run `ls` (without a sandbox, with network)"
+    assert wanted == Wanted(what, owner=True, once=ONCE_WITHOUT_SANDBOX)
 
 
 async def test_without_a_sandbox_writing_is_asked_about_too(unboxed: Room) -> None:
     id = (await unboxed.told("terminal", command="bash", background=True))["process_id"]
     wanted = unboxed.wanted("process", action="write", process_id=id, text="rm -r /\n")
-    assert wanted == Wanted("write `rm -r /\\n` to `bash` (without a sandbox)", owner=True)
+    what = f"enter `rm -r /` (without a sandbox)\n\nInto the process `{id}`: `bash`"
+    assert wanted == Wanted(what, owner=True, once=ONCE_WITHOUT_SANDBOX)
     assert unboxed.wanted("process", action="poll", process_id=id) is None
 
 
@@ -355,10 +359,113 @@ async def test_in_the_sandbox_writing_needs_no_word(room: Room) -> None:
 
 
 @needs_bubblewrap
+async def test_what_is_typed_into_a_shell_is_read_as_a_command(room: Room) -> None:
+    id = (await room.told("terminal", command="bash", background=True))["process_id"]
+    typed = {"action": "write", "process_id": id}
+    assert room.wanted("process", **typed, text="ls\n") is None
+    assert room.wanted("process", **typed, text="rm x\n") == Wanted(
+        f"enter `rm x`\n\nInto the process `{id}`: `bash`",
+        trigger="file-delete",
+        once="what it does depends on what the process is doing",
+    )
+    mails = room.wanted("process", **typed, text="mail bob < a\n")
+    assert mails is not None
+    assert mails.trigger == "email-send"
+    recalled = room.wanted("process", **typed, text="!!\n")
+    assert recalled is not None
+    assert recalled.reasons == ("A shell may run an earlier command for it.",)
+
+
+@needs_bubblewrap
+async def test_what_is_typed_in_pieces_is_read_together(room: Room) -> None:
+    id = (await room.told("terminal", command="bash", background=True))["process_id"]
+    typed = {"action": "write", "process_id": id}
+    await room.told("process", **typed, text="true\nr\\\n")
+    wanted = room.wanted("process", **typed, text="m x\n")
+    assert wanted is not None
+    assert wanted.trigger == "file-delete"
+    assert wanted.what == (
+        "enter `m x`\n\nAfter this, which stands on the line already:\n\n"
+        f"```\n1 | r\\\n2 |\n```\n\nInto the process `{id}`: `bash`"
+    )
+    # What was not allowed was not typed; a line that is ended is no part of the next one.
+    await room.told("process", **typed, text="; true\n")
+    assert room.wanted("process", **typed, text="m x\n") is None
+
+
+@needs_bubblewrap
+async def test_what_stands_on_the_line_is_known_to_the_next_gateway(room: Room) -> None:
+    id = (await room.told("terminal", command="bash", background=True))["process_id"]
+    await room.told("process", action="write", process_id=id, text="echo a; r")
+    settings = TerminalSettings()
+    again = Processes(
+        room.house.home / "processes", sandbox=lambda: find_sandbox("auto"), settings=settings
+    )
+    await again.open()
+    try:
+        after = a_room(replace(room.house, processes=again), settings)
+        wanted = after.wanted("process", action="write", process_id=id, text="m x\n")
+    finally:
+        await again.close()
+    assert wanted is not None
+    assert wanted.trigger == "file-delete"
+
+
+@needs_bubblewrap
+async def test_what_is_typed_to_what_was_allowed_to_delete_is_asked_about(room: Room) -> None:
+    id = (await room.told("terminal", command="xargs -n1 rm", background=True))["process_id"]
+    wanted = room.wanted("process", action="write", process_id=id, text="a\n")
+    assert wanted is not None
+    assert wanted.trigger == "file-delete"
+
+
+@needs_bubblewrap
+async def test_keys_that_edit_the_line_are_asked_about(room: Room) -> None:
+    pty = (await room.told("terminal", command="bash", background=True, pty=True))["process_id"]
+    pipe = await room.told("terminal", "turn:2", command="bash", background=True)
+    for text in ("rn\x7fm x\n", "\x1b[A\n", "unl\t x\n", "\x12r\n"):
+        wanted = room.wanted("process", action="write", process_id=pty, text=text)
+        assert wanted is not None
+        assert wanted.reasons == ("It holds keys that change the line before it is run.",)
+    assert room.wanted("process", action="write", process_id=pty, text="\x03") is None
+    indented = {"process_id": pipe["process_id"], "text": "if true; then\n\tls\nfi\n"}
+    assert room.wanted("process", action="write", **indented) is None
+
+
+@needs_bubblewrap
 async def test_what_is_asked_about_hides_nothing(room: Room) -> None:
     wanted = room.wanted("terminal", command="rm a\n\trm b \u202e\x1b[2K\u200b\u3164 # c")
     assert wanted is not None
-    assert wanted.what == "run `rm a\\n\\trm b \\u{202e}\\x1b[2K\\u{200b}\\u{3164} # c`"
+    assert wanted.what == (
+        "run these 2 lines\n\n```\n1 | rm a\n"
+        "2 | ⟨TAB⟩rm b ⟨U+202E⟩⟨ESC⟩[2K⟨U+200B⟩⟨U+3164⟩ # c\n```"
+    )
+
+
+@needs_bubblewrap
+async def test_a_line_break_and_the_two_characters_for_it_do_not_look_alike(room: Room) -> None:
+    broken = room.wanted("terminal", command="rm a\nb")
+    whole = room.wanted("terminal", command="rm a\\nb")
+    assert broken is not None
+    assert whole is not None
+    assert broken.what == "run these 2 lines\n\n```\n1 | rm a\n2 | b\n```"
+    assert whole.what == "run `rm a\\nb`"
+
+
+@needs_bubblewrap
+async def test_a_folder_that_cannot_be_shown_is_not_asked_about(room: Room) -> None:
+    refused = await room.refused("terminal", command="rm a", workdir="x\ny")
+    assert "cannot be shown" in refused
+
+
+@needs_bubblewrap
+async def test_what_does_not_show_what_it_runs_is_allowed_for_one_call_only(room: Room) -> None:
+    for command in ("sh < a", "$x a", "cat a | bash", "eval $x"):
+        wanted = room.wanted("terminal", command=command)
+        assert wanted is not None
+        assert wanted.once == "it does not show what it runs"
+    plain = room.wanted("terminal", command="rm a")
+    assert plain == Wanted("run `rm a`", trigger="file-delete")
 
 
 async def test_what_is_too_long_to_show_cannot_be_allowed(unboxed: Room) -> None:

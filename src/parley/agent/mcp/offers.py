@@ -8,11 +8,12 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from parley.agent.foreign import in_code, one_line, shown_exactly
+from parley.agent.foreign import one_line
 from parley.agent.mcp.limits import McpLimits
 from parley.agent.mcp.plan import plain_name
+from parley.agent.question_text import describe_call, shown_name
+from parley.agent.taint import Taint
 from parley.agent.tools.base import AnyArguments, Tool, ToolContext, Wanted
-from parley.agent.tools.risks import visible
 from parley.config.hands import McpServerSettings
 
 if TYPE_CHECKING:
@@ -95,13 +96,23 @@ def make_tool(
         return await call(offer.name, dict(arguments.model_extra or {}))
 
     trigger = settings.triggers.get(offer.name)
+    # A yes for longer is for this program and this offer; what takes their place is asked about.
+    whose = [settings.command, settings.args, settings.env, settings.url]
+    told = json.dumps([*whose, offer.description, offer.schema], sort_keys=True)
+    bound = hashlib.sha256(told.encode("utf-8", "surrogatepass")).hexdigest()
     asks = settings.ask == "always" or (settings.ask == "auto" and not offer.read_only)
 
     def wanted(arguments: AnyArguments, context: ToolContext) -> Wanted:
+        lead = f"use {shown_name(offer.name)} of the MCP server {shown_name(server)}"
+        what = describe_call(lead, arguments.model_extra or {})
+        return Wanted(what, trigger=None if settings.ask == "always" else trigger, binding=bound)
+
+    def guard(arguments: AnyArguments, context: ToolContext, taint: Taint) -> str | None:
+        """A tool that only reads may still reach whatever address it is given."""
         told = json.dumps(dict(arguments.model_extra or {}), ensure_ascii=False, default=str)
-        named, whose = in_code(visible(offer.name)), in_code(visible(server))
-        what = f"use {named} of the MCP server {whose} with {in_code(shown_exactly(told))}"
-        return Wanted(what, trigger=None if settings.ask == "always" else trigger)
+        if offer.read_only and taint.allows_all_in(told):
+            return None
+        return wanted(arguments, context).what
 
     limit = settings.timeout_seconds
     return Tool(
@@ -112,6 +123,8 @@ def make_tool(
         safe_to_repeat=offer.read_only or offer.idempotent,
         parallel=offer.read_only,
         needs_approval=wanted if asks or trigger else False,
+        guard=guard,
+        described_by="" if settings.trusted else f"the tools of the MCP server {server}",
         timeout_seconds=limit + _GRACE if limit else None,
         schema=offer.schema,
     )

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import os
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator
@@ -18,6 +17,7 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 from mcp.shared.message import SessionMessage
 from mcp_types import jsonrpc_message_adapter
 
+from parley.agent.child_process import ChildProcess, start_child
 from parley.agent.mcp import child
 from parley.agent.mcp.limits import McpLimits
 from parley.agent.mcp.log import ServerLog
@@ -43,15 +43,7 @@ async def open_child(plan: Plan, signals: Signals, limits: McpLimits) -> AsyncIt
     """Start the program; its streams are gone, and so is it, when this is left."""
     log = ServerLog(plan.log_file, plan.redactor, largest=limits.log_bytes)
     await asyncio.to_thread(make_private_directory, plan.home)
-    process = await asyncio.create_subprocess_exec(
-        *_guarded(plan.command),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env=dict(plan.environment),
-        cwd=plan.home,
-        start_new_session=True,
-    )
+    process = await start_child(_guarded(plan.command), environment=plan.environment, cwd=plan.home)
     incoming, read = anyio.create_memory_object_stream[SessionMessage | Exception](0)
     write, outgoing = anyio.create_memory_object_stream[SessionMessage](0)
     tasks = [
@@ -72,7 +64,7 @@ async def open_child(plan: Plan, signals: Signals, limits: McpLimits) -> AsyncIt
             for stream in (incoming, read, write, outgoing):
                 stream.close()
             await _gone(process, limits.end_within)
-            _let_go(process)
+            process.close()
 
 
 def _guarded(command: tuple[str, ...]) -> tuple[str, ...]:
@@ -84,7 +76,7 @@ def _guarded(command: tuple[str, ...]) -> tuple[str, ...]:
 
 
 async def _hear(
-    process: asyncio.subprocess.Process,
+    process: ChildProcess,
     incoming: Incoming,
     signals: Signals,
     limits: McpLimits,
@@ -128,7 +120,7 @@ async def _hand_on(line: bytes, incoming: Incoming, signals: Signals, log: Serve
     await incoming.send(SessionMessage(message))
 
 
-async def _tell(process: asyncio.subprocess.Process, outgoing: Outgoing, signals: Signals) -> None:
+async def _tell(process: ChildProcess, outgoing: Outgoing, signals: Signals) -> None:
     pipe = process.stdin
     if pipe is None:
         raise TypeError("the child was started without its input")
@@ -144,7 +136,7 @@ async def _tell(process: asyncio.subprocess.Process, outgoing: Outgoing, signals
         signals.end(f"It cannot be written to ({type(error).__name__}).")
 
 
-async def _how_it_ended(process: asyncio.subprocess.Process) -> str:
+async def _how_it_ended(process: ChildProcess) -> str:
     await _gone(process, 0.5)
     status = process.returncode
     if status is None:
@@ -153,7 +145,7 @@ async def _how_it_ended(process: asyncio.subprocess.Process) -> str:
     return f"It ended with {how}."
 
 
-async def _end(process: asyncio.subprocess.Process, limits: McpLimits) -> None:
+async def _end(process: ChildProcess, limits: McpLimits) -> None:
     """First let it go by itself, then ask it to."""
     if process.stdin is not None:
         process.stdin.close()
@@ -162,7 +154,7 @@ async def _end(process: asyncio.subprocess.Process, limits: McpLimits) -> None:
         await _gone(process, limits.end_within)
 
 
-async def _gone(process: asyncio.subprocess.Process, within: float) -> bool:
+async def _gone(process: ChildProcess, within: float) -> bool:
     """Looked at, not waited for: a grandchild that holds its output would keep us waiting."""
     deadline = time.monotonic() + within
     while process.returncode is None and time.monotonic() < deadline:  # noqa: ASYNC110
@@ -170,17 +162,9 @@ async def _gone(process: asyncio.subprocess.Process, within: float) -> bool:
     return process.returncode is not None
 
 
-def _kill_group(process: asyncio.subprocess.Process, what: signal.Signals) -> None:
+def _kill_group(process: ChildProcess, what: signal.Signals) -> None:
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, what)
-
-
-def _let_go(process: asyncio.subprocess.Process) -> None:
-    """Close our ends of its pipes, whoever may still hold the others."""
-    close = getattr(getattr(process, "_transport", None), "close", None)
-    if callable(close):
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            close()
 
 
 def _reader(stream: asyncio.StreamReader | None) -> asyncio.StreamReader:

@@ -18,13 +18,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from parley.agent.disk_quota import DiskRoom
 from parley.agent.processes.process import Process, ProcessState
 from parley.agent.processes.ring import Piece, read_ring
 from parley.config.hands import TerminalSettings
 from parley.storage.sqlite.names import renamed
 
-__all__ = ["Launch", "ProcessFolder", "lives", "reap", "terminate"]
+__all__ = ["HOME", "SCRATCH", "Launch", "ProcessFolder", "lives", "reap", "terminate"]
 
+# Without a sandbox: an empty home, and what lasts as long as the command.
+HOME, SCRATCH = "home", "scratch"
 _LOST = "the machine or its keeper ended; the outcome is unknown"
 _NOBODY = {"pid": 0}
 _UP_WITHIN = 10.0
@@ -39,21 +42,28 @@ class Launch:
     cwd: str
     environment: dict[str, str]
     wrapped: bool
+    scoped: bool
     pty: bool
     timeout: float | None
 
-    def record(self, limits: TerminalSettings) -> dict[str, Any]:
+    def record(
+        self, limits: TerminalSettings, room: DiskRoom, disk: dict[str, Any]
+    ) -> dict[str, Any]:
+        file_bytes, note = room.for_command(limits.file_mb * 1024 * 1024)
         return {
             "argv": self.argv,
             "cwd": self.cwd,
             "environment": self.environment,
             "wrapped": self.wrapped,
+            "scoped": self.scoped,
             "pty": self.pty,
             "timeout": self.timeout,
             "memory_bytes": limits.memory_mb * 1024 * 1024,
-            "file_bytes": limits.file_mb * 1024 * 1024,
+            "file_bytes": file_bytes,
             "processes": limits.processes,
             "output_bytes": limits.output_kb * 1024,
+            "disk": disk,
+            "note": note,
         }
 
 
@@ -76,6 +86,9 @@ class ProcessFolder:
         try:
             _put(draft / "spec.json", json.dumps(facts).encode())
             _put(draft / "launch", marshal.dumps(launch))
+            if not launch["wrapped"]:
+                (draft / HOME).mkdir(mode=0o500)
+                (draft / SCRATCH).mkdir(mode=0o700)
             draft.rename(self.path)
         except OSError:
             shutil.rmtree(draft, ignore_errors=True)
@@ -159,6 +172,7 @@ class ProcessFolder:
             state="running",
             started_at=float(facts.get("started_at", 0.0)),
             contained=bool(facts.get("contained", False)),
+            pty=bool(facts.get("pty", True)),
         )
         return _ended(known, end) if end or not alive else known
 
@@ -181,6 +195,19 @@ class ProcessFolder:
 
     def _keeper(self) -> dict[str, Any]:
         return _get(self.path / "keeper.json")
+
+    def typed(self) -> str | None:
+        """What stands on the line that was typed last; None where that is not known."""
+        file = self.path / "typed.json"
+        if not file.exists():
+            return "" if "pty" in self.facts() else None  # an earlier version noted nothing
+        line = _get(file).get("line")
+        return line if isinstance(line, str) else None
+
+    def put_typed(self, line: str | None) -> None:
+        draft = self.path / "typed.json.new"
+        _put(draft, json.dumps({"line": line}).encode())
+        draft.rename(self.path / "typed.json")
 
     # ── input ─────────────────────────────────────────────────────────────────────────────────
 

@@ -9,12 +9,13 @@ on when the gateway is gone. In its folder:
 - `output`: a ring, see `parley.agent.processes.ring`.
 - `input`: a pipe; a frame is two bytes of length and that much text, a length of 0 is the end.
 - `exit.json`: how it ended; there only when all of its processes are gone.
+- `home`, `scratch`: without a sandbox, its empty home and what it may leave until its end.
 
 SIGTERM ends the command and all that it started.
 """
 
 # `pathlib` and `contextlib` cost more to import than they save here.
-# ruff: noqa: PTH104, PTH108, PTH123, PTH208, SIM105, S606
+# ruff: noqa: PTH100, PTH104, PTH106, PTH108, PTH120, PTH123, PTH208, SIM105, S606
 
 from __future__ import annotations
 
@@ -37,18 +38,17 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
+    from parley.agent.processes.disk_watch import DiskWatch
+    from parley.agent.processes.memory_watch import MemoryWatch
+
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _PR_SET_NO_NEW_PRIVS = 38
 _KEYCTL = {"x86_64": 250, "aarch64": 219, "riscv64": 219, "ppc64le": 271, "s390x": 280}
 _KEYCTL |= {"armv7l": 311, "armv6l": 311, "i686": 288, "i386": 288}
 _KEYCTL_JOIN_SESSION_KEYRING = 1
-_PR_SET_SECCOMP = 22
-_SECCOMP_MODE_FILTER = 2
-# By machine: how the kernel names it, and its number of `socket`.
-_SOCKET = {"x86_64": (0xC000003E, 41), "aarch64": (0xC00000B7, 198)}
-_IO_URING = 425
-_FAMILIES = (1, 2, 10, 16)  # Unix, IPv4, IPv6, netlink
+_LANDLOCK_CREATE, _LANDLOCK_RESTRICT = 444, 446
+_SCOPE_ABSTRACT_SOCKETS = 1
 _F_SETPIPE_SZ = 1031
 _CHUNK = 256 * 1024
 _MOST_PENDING = 64 * 1024
@@ -58,10 +58,12 @@ _SCAN_SECONDS = 1.0
 _GRACE_SECONDS = 2.0
 _DRAIN_SECONDS = 2.0
 _TASKS_TO_SPARE = 1024
+_FIRST_TO_GO = "800"
 _HEADER = struct.Struct("<QQ")
 
 
 def main(folder: str) -> None:
+    _close_inherited()
     os.chdir(folder)
     os.umask(0o077)
     if os.getpid() != os.getsid(0):
@@ -129,6 +131,10 @@ class _Keeper:
         self._tasks_seen = 0
         self._scan_at = 0.0
         self._count = 0
+        self._watch_at = 0.0
+        self._memory: MemoryWatch | None = None
+        self._disk: DiskWatch | None = None
+        self._disk_is_next = False
         self._frames = b""
         self._pending = b""
         self._close_input = False
@@ -144,12 +150,15 @@ class _Keeper:
         os.mkfifo("input.new", 0o600)
         self._input = os.open("input.new", os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
         os.rename("input.new", "input")
+        if not self._wrapped:  # what others hold in memory is known before it begins
+            self._memory = self._watch_memory()
         try:
             self._start()
         except OSError as error:
             self._ring.add(f"{error.strerror or error}\n".encode())
             self._finish("not started")
             return
+        self._watch_at = time.monotonic() + _LOOK_SECONDS
         if self._launch["timeout"] is not None:
             self._deadline = time.monotonic() + self._launch["timeout"]
         try:
@@ -158,7 +167,7 @@ class _Keeper:
                 self._reap()
                 self._look()
         finally:
-            _end_all(self._child)
+            _end_all(self._child, wrapped=self._wrapped)
         self._drain()
         self._finish(self._reason)
 
@@ -209,11 +218,12 @@ class _Keeper:
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             os.chdir(self._launch["cwd"])
             self._set_limits()
+            _give_way_when_memory_is_short()
             _leave_keyring()
             _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
             _prctl(_PR_SET_NO_NEW_PRIVS, 1)
-            if self._wrapped:
-                _bar_other_sockets()
+            if self._launch["scoped"]:
+                _bar_sockets_of_others()
             argv = self._launch["argv"]
             os.execve(argv[0], argv, self._launch["environment"])
         except OSError as error:
@@ -244,7 +254,7 @@ class _Keeper:
         if len(self._pending) < _MOST_PENDING and not self._close_input:
             readable.append(self._input)
         writable = [self._in] if self._pending and self._in >= 0 else []
-        pause = 0.01 if self._count * 2 > self._limit else _LOOK_SECONDS
+        pause = 0.01 if self._count * 2 > self._limit else self._pause()
         ready, ready_to_write, _ = select.select(readable, writable, [], pause)
         if wake in ready:
             os.read(wake, 4096)
@@ -322,16 +332,63 @@ class _Keeper:
         if self._kill_at is not None and now >= self._kill_at:
             _kill(self._child)
         if self._has_too_many():
-            self._reason = "too many processes"
-            self._status = -signal.SIGKILL
+            self._end_now("too many processes")
+        elif now >= self._watch_at:
+            reason = self._too_much()
+            self._watch_at = now + self._pause()
+            if reason is not None:
+                self._end_now(reason)
+
+    def _end_now(self, reason: str) -> None:
+        self._reason = reason
+        self._status = -signal.SIGKILL
+
+    def _pause(self) -> float:
+        """What is left to look at, and a count of files under way, go on at once."""
+        counts = self._disk is not None and self._disk.is_counting
+        return 0.0 if counts or self._disk_is_next else _LOOK_SECONDS
+
+    def _too_much(self) -> str | None:
+        """Why it must end for what it takes of the machine.
+
+        One thing at a time: who forks without end must not have long until the next count.
+        """
+        if self._disk_is_next:
+            self._disk_is_next = False
+            if self._disk is None:
+                self._disk = self._watch_disk()
+            return self._disk.look(self._some_descendants)
+        self._disk_is_next = self._launch["disk"] is not None
+        if self._memory is None:
+            self._memory = self._watch_memory()
+        return self._memory.look(self._some_descendants)
+
+    def _some_descendants(self) -> set[int]:
+        """No more than there may be: for more of them it is ended anyway."""
+        return _descendants(most=self._limit + 1)
+
+    def _watch_memory(self) -> MemoryWatch:
+        """Loaded when the command has run for a moment: most are over by then."""
+        watch: MemoryWatch = _beside_us("memory_watch").MemoryWatch(
+            self._launch["memory_bytes"], wrapped=self._wrapped
+        )
+        return watch
+
+    def _watch_disk(self) -> DiskWatch:
+        scratch = None if self._wrapped else os.path.abspath("scratch")
+        watch: DiskWatch = _beside_us("disk_watch").DiskWatch(self._launch["disk"], scratch)
+        return watch
 
     def _end_soon(self, reason: str, now: float) -> None:
         self._reason = reason
         self._kill_at = now + _GRACE_SECONDS
         spared = {self._child, *_children_of(self._child)} if self._wrapped else set()
-        for pid in _descendants() - spared:
-            _kill(pid, signal.SIGTERM)
-            _kill(pid, signal.SIGCONT)
+
+        def ask(pid: int, ours: set[int]) -> None:
+            if pid not in spared:
+                _signal_ours(pid, ours, signal.SIGTERM, signal.SIGCONT)
+
+        _descendants(ask)
 
     def _has_too_many(self) -> bool:
         """Cheap while the machine as a whole has no more tasks than a moment ago."""
@@ -341,7 +398,7 @@ class _Keeper:
             self._tasks_seen = min(tasks, self._tasks_seen)
             return False
         self._tasks_seen, self._scan_at = tasks or 0, now + _SCAN_SECONDS
-        self._count = len(_descendants())
+        self._count = len(self._some_descendants())
         return self._count > self._limit
 
     # ── its end ───────────────────────────────────────────────────────────────────────────────
@@ -354,6 +411,8 @@ class _Keeper:
 
     def _finish(self, reason: str | None) -> None:
         status = self._status
+        if status != 0 and reason is None and self._launch["note"]:
+            self._ring.add(self._launch["note"].encode())
         told: dict[str, int | float | str | None] = {
             "code": status if status is not None and status >= 0 else None,
             "signal": -status if status is not None and status < 0 else None,
@@ -363,11 +422,32 @@ class _Keeper:
             "bytes": self._ring.total,
         }
         os.unlink("input")
+        _remove("scratch")
         _write("exit.json.new", told)
         os.rename("exit.json.new", "exit.json")
 
 
+def _beside_us(module: str) -> Any:
+    """A module of our own folder: what this Python has installed is not there."""
+    here = os.path.dirname(os.path.abspath(__file__))
+    if here not in sys.path:
+        sys.path.append(here)
+    return __import__(module)
+
+
 # ── files ─────────────────────────────────────────────────────────────────────────────────────
+
+
+def _close_inherited() -> None:
+    """Files that the gateway was started with, and through them a command, are not ours."""
+    try:
+        names = os.listdir("/proc/self/fd" if sys.platform == "linux" else "/dev/fd")
+    except OSError:
+        os.closerange(3, 65536)
+        return
+    for number in map(int, names):
+        if number > 2:
+            os.closerange(number, number + 1)  # also when it is closed, as that of the listing is
 
 
 def _claim(told: dict[str, int | float | str | None]) -> bool:
@@ -380,6 +460,20 @@ def _claim(told: dict[str, int | float | str | None]) -> bool:
     finally:
         os.unlink(name)
     return True
+
+
+def _remove(path: str) -> None:
+    """A folder with all that is in it, as far as that can be."""
+    try:
+        with os.scandir(path) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    _remove(entry.path)
+                else:
+                    os.unlink(entry.path)
+        os.rmdir(path)
+    except OSError:
+        pass  # it is gone with the rest of our folder
 
 
 def _write(name: str, told: dict[str, int | float | str | None]) -> None:
@@ -400,6 +494,15 @@ def _prctl(option: int, value: int) -> None:
         ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0)
 
 
+def _give_way_when_memory_is_short() -> None:
+    """The kernel ends a command before it ends the gateway or anyone else."""
+    try:
+        with open("/proc/self/oom_score_adj", "w", encoding="ascii") as file:
+            file.write(_FIRST_TO_GO)
+    except OSError:
+        pass
+
+
 def _leave_keyring() -> None:
     """The kernel keeps keys for a login, and no namespace hides them: go on with none."""
     number = _KEYCTL.get(os.uname().machine) if sys.platform == "linux" else None
@@ -407,36 +510,14 @@ def _leave_keyring() -> None:
         ctypes.CDLL(None, use_errno=True).syscall(number, _KEYCTL_JOIN_SESSION_KEYRING, None)
 
 
-def _bar_other_sockets() -> None:
-    """Some kinds of socket, such as that to the host of a virtual machine, know no namespaces."""
-    known = _SOCKET.get(os.uname().machine) if sys.platform == "linux" else None
-    if known is None:
-        return
-    machine, number = known
-    load, equal, mask, give = 0x20, 0x15, 0x54, 0x06
-    allowed, refused = 0x7FFF0000, 0x00050000 | errno.EAFNOSUPPORT
-    count = len(_FAMILIES)
-    program = [
-        (load, 0, 0, 4),
-        (equal, 0, count + 6, machine),
-        (load, 0, 0, 0),
-        (mask, 0, 0, 0xBFFFFFFF),  # the same under another ABI
-        (equal, count + 2, 0, _IO_URING),  # it makes sockets too
-        (equal, 0, count + 5, number),
-        (load, 0, 0, 16),
-        *((equal, count + 3 - place, 0, each) for place, each in enumerate(_FAMILIES)),
-        (give, 0, 0, refused),
-        (load, 0, 0, 0),  # programs of 32 bits have two ways to a socket
-        (equal, 2, 0, 102),
-        (equal, 1, 0, 359),
-        (give, 0, 0, allowed),
-        (give, 0, 0, refused),
-    ]
-    code = b"".join(struct.pack("=HBBI", *each) for each in program)
-    buffer = ctypes.create_string_buffer(code, len(code))
-    told = struct.pack("@HP", len(program), ctypes.addressof(buffer))
+def _bar_sockets_of_others() -> None:
+    """Those that have a name and no path, by Landlock. Raises `OSError` when they stay open."""
     libc = ctypes.CDLL(None, use_errno=True)
-    libc.prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, ctypes.c_char_p(told), 0, 0)
+    rules = struct.pack("=QQQ", 0, 0, _SCOPE_ABSTRACT_SOCKETS)
+    ruleset = libc.syscall(_LANDLOCK_CREATE, rules, len(rules), 0)
+    if ruleset < 0 or libc.syscall(_LANDLOCK_RESTRICT, ruleset, 0) != 0:
+        raise OSError(ctypes.get_errno() or errno.EPERM, "no Landlock")
+    os.close(ruleset)
 
 
 def _kill(pid: int, number: int = signal.SIGKILL) -> None:
@@ -450,22 +531,25 @@ def _on_child(number: int, frame: object) -> None:
     """Only to be woken."""
 
 
-def _end_all(group: int) -> None:
+def _end_all(group: int, *, wrapped: bool) -> None:
     """Kill all that is below us, however fast it grows, and see it gone."""
     _kill_group(group)
-    until = time.monotonic() + 20.0
-    while _reap_all() and time.monotonic() < until:
-        halted = _halt_all()
-        groups = set()
-        for pid in halted:
-            try:
-                groups.add(os.getpgid(pid))
-            except ProcessLookupError:
-                pass
-        for found in groups - {os.getpgrp()}:
-            _kill_group(found)
-        for pid in halted:
-            _kill(pid)
+    # In a sandbox the kernel ends all of them with the first one, which goes with its group.
+    began = time.monotonic()
+    look_at = began + 2.0 if wrapped else began
+    while _reap_all() and time.monotonic() < began + 20.0:
+        if time.monotonic() >= look_at:
+            halted = _halt_all()
+            groups = set()
+            for pid in halted:
+                try:
+                    groups.add(os.getpgid(pid))
+                except ProcessLookupError:
+                    pass
+            for found in groups - {os.getpgrp()}:
+                _kill_group(found)
+            for pid in halted:
+                _kill(pid)
         time.sleep(0.001)
 
 
@@ -488,21 +572,59 @@ def _reap_all() -> bool:
 
 
 def _halt_all() -> set[int]:
-    """Who is halted has no more children, so that each is looked at once."""
-    return _descendants(lambda pid: _kill(pid, signal.SIGSTOP))
+    """Who is halted has no more children and keeps its pid, so that each is looked at once."""
+    halted: set[int] = set()
+
+    def halt(pid: int, ours: set[int]) -> None:
+        if _signal_ours(pid, ours, signal.SIGSTOP):
+            halted.add(pid)
+
+    _descendants(halt)
+    return halted
 
 
-def _descendants(visit: Callable[[int], None] | None = None) -> set[int]:
-    """All below us, zombies too; whoever lost a parent has become our child."""
+def _signal_ours(pid: int, ours: set[int], *numbers: int) -> bool:
+    """Whether it was signalled: not where the pid has become that of a process of others.
+
+    A command that forks without end uses up all pids in seconds: the one that was listed may be
+    gone, and its pid with someone else. A handle stays with the process it was opened for.
+    """
+    try:
+        handle = os.pidfd_open(pid)
+    except OSError:
+        return False
+    try:
+        if _parent_of(pid) not in ours:
+            return False
+        for number in numbers:
+            signal.pidfd_send_signal(handle, number)
+    except OSError:
+        return False
+    finally:
+        os.close(handle)
+    return True
+
+
+def _descendants(
+    visit: Callable[[int, set[int]], None] | None = None, *, most: int | None = None
+) -> set[int]:
+    """All below us, zombies too; whoever lost a parent has become our child.
+
+    `visit` is called with each and with those that its parent is one of. With `most` it ends
+    after so many: of those that fork without end there are always more.
+    """
     found: set[int] = set()
+    ours = {os.getpid()}
     left = _children_of(os.getpid())
-    while left:
+    while left and (most is None or len(found) < most):
         pid = left.pop()
         if pid not in found:
             found.add(pid)
             if visit is not None:
-                visit(pid)
-            left |= _children_of(pid)
+                visit(pid, ours)
+            if _parent_of(pid) in ours:
+                ours.add(pid)
+                left |= _children_of(pid)
     return found
 
 
@@ -533,11 +655,20 @@ def _tasks_of_user() -> int:
         return 0
 
 
+def _parent_of(pid: int) -> int | None:
+    return _stat_of(pid, 1)
+
+
 def _start_of(pid: int) -> int | None:
     """When it began, in ticks since the machine did: a pid alone may mean another."""
+    return _stat_of(pid, 19)
+
+
+def _stat_of(pid: int, field: int) -> int | None:
+    """A number of its `stat`, counted from what stands behind its name."""
     try:
         with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
-            return int(file.read().rpartition(")")[2].split()[19])
+            return int(file.read().rpartition(")")[2].split()[field])
     except (OSError, ValueError, IndexError):
         return None
 

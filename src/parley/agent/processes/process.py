@@ -14,7 +14,10 @@ ProcessState: TypeAlias = Literal["running", "done", "failed", "killed", "lost"]
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """A command line for the shell, and how it is to run. `timeout` None is without end."""
+    """A command line for the shell, and how it is to run. `timeout` None is without end.
+
+    `private` is the folder of its conversation alone: in a sandbox, `.parley` of the workspace.
+    """
 
     command: str
     lane: str
@@ -25,13 +28,15 @@ class Spec:
     timeout: float | None = None
     patterns: tuple[str, ...] = ()
     network: bool = False
+    private: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Process:
     """`killed`: by us, for `reason`. `lost`: it is gone, and nobody saw how it ended.
 
-    `contained`: it runs in a sandbox. `bytes` is all that it printed, known at its end.
+    `contained`: it runs in a sandbox. `bytes` is all that it printed, known at its end. `pty`: it
+    reads what is typed from a terminal.
     """
 
     id: str
@@ -44,6 +49,7 @@ class Process:
     reason: str | None = None
     ended_at: float | None = None
     bytes: int | None = None
+    pty: bool = False
 
     @property
     def is_running(self) -> bool:

@@ -3,19 +3,29 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import re
 import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
-from parley.agent.processes.folder import Launch, ProcessFolder, terminate
+from parley.agent.disk_quota import DiskLimits, DiskRoom, quota_for
+from parley.agent.processes.folder import HOME, SCRATCH, Launch, ProcessFolder, terminate
 from parley.agent.processes.process import Ended, Matched, Output, Process, Spec
 from parley.agent.processes.watching import Entry, watch
 from parley.agent.sandbox import Sandbox
-from parley.agent.sandbox.environment import clean_environment
+from parley.agent.sandbox.environment import (
+    UNCONTAINED,
+    clean_environment,
+    personal_environment,
+)
+from parley.agent.sandbox.landlock import can_scope_sockets
+from parley.agent.session_files import PRIVATE
 from parley.agent.tools.base import ToolError
+from parley.agent.tools.typed_input import rest_of_line
 from parley.config.hands import TerminalSettings
 from parley.protocol import ParleyError
 
@@ -92,6 +102,10 @@ class Processes:
         running = sum(entry.process.is_running for entry in self._entries.values())
         return running + len(self._beginning) < _MOST_RUNNING
 
+    def typed(self, id: str) -> str | None:
+        """What stands on the line that was typed last; None where that is not known."""
+        return self._entry(id).typed
+
     def sandbox(self) -> Sandbox:
         """What the next command would run in; raises `ParleyError` when it may not run."""
         return self._sandbox()
@@ -166,7 +180,11 @@ class Processes:
                 raise ToolError(f"Process {id} does not run any more.")
             await asyncio.sleep(0.01)
             pipe = entry.folder.open_input()
+        line = rest_of_line(entry.typed, text)
         try:
+            # Not known while it is written, nor after a write that broke off.
+            entry.typed = None
+            await asyncio.to_thread(entry.folder.put_typed, None)
             for frame in frames:
                 while not _put_frame(pipe, frame):
                     if time.monotonic() > until:
@@ -176,6 +194,9 @@ class Processes:
             raise ToolError(f"Process {id} does not run any more.") from error
         finally:
             os.close(pipe)
+        entry.typed = line
+        with contextlib.suppress(OSError):
+            await asyncio.to_thread(entry.folder.put_typed, line)
 
     async def forget_old(self, before: float) -> None:
         """Remove what is left of those that ended before that time, and of too many."""
@@ -248,10 +269,13 @@ class Processes:
             "lane": spec.lane,
             "patterns": list(spec.patterns),
             "contained": sandbox.contains,
+            "pty": spec.pty,
             "output_bytes": self._settings.output_kb * 1024,
             "started_at": now,
         }
-        launch = _launch(spec, sandbox).record(self._settings)
+        launch = _launch(spec, sandbox, folder.path).record(
+            self._settings, *_disk(spec, self._settings)
+        )
         if not folder.make(facts, launch):
             return _entry_of(folder)
         try:
@@ -261,7 +285,7 @@ class Processes:
             raise
         # Told to have begun, it has: the next gateway may come before the keeper is up.
         folder.await_keeper(pid)
-        known = Process(id, spec.command, spec.lane, "running", now, sandbox.contains)
+        known = Process(id, spec.command, spec.lane, "running", now, sandbox.contains, pty=spec.pty)
         return Entry(folder, known, spec.patterns, pid, is_child=True)
 
     def _find(self) -> list[Entry]:
@@ -284,10 +308,16 @@ class Processes:
 
 def _entry_of(folder: ProcessFolder) -> Entry:
     patterns = folder.facts().get("patterns", ())
-    return Entry(folder, folder.process(), tuple(map(str, patterns)), folder.keeper_pid())
+    return Entry(
+        folder,
+        folder.process(),
+        tuple(map(str, patterns)),
+        folder.keeper_pid(),
+        typed=folder.typed(),
+    )
 
 
-def _launch(spec: Spec, sandbox: Sandbox) -> Launch:
+def _launch(spec: Spec, sandbox: Sandbox, folder: Path) -> Launch:
     shell = shutil.which("bash", path="/bin:/usr/bin:/usr/local/bin") or "/bin/sh"
     environment = clean_environment(spec.environment)
     argv = sandbox.command(
@@ -297,15 +327,39 @@ def _launch(spec: Spec, sandbox: Sandbox) -> Launch:
         network=spec.network,
         environment=environment,
         terminal=spec.pty,
+        private=_own_folder(spec),
     )
+    if not sandbox.contains:
+        environment |= personal_environment(str(folder / HOME), str(folder / SCRATCH)) | UNCONTAINED
     return Launch(
         argv=argv,
         cwd=str(spec.workspace if sandbox.contains else spec.cwd),
         environment={} if sandbox.contains else environment,
         wrapped=sandbox.contains,
+        scoped=sandbox.contains and spec.network and can_scope_sockets(),
         pty=spec.pty,
         timeout=spec.timeout,
     )
+
+
+def _disk(spec: Spec, settings: TerminalSettings) -> tuple[DiskRoom, dict[str, Any]]:
+    """What the files take that are counted while it runs."""
+    sessions = spec.private.parent.parent if spec.private is not None else None
+    quota = quota_for(spec.workspace, sessions, DiskLimits.from_settings(settings))
+    room = quota.look(spec.private)
+    return room, quota.terms(room, spec.private)
+
+
+def _own_folder(spec: Spec) -> tuple[Path, Path] | None:
+    """The folder of its conversation, and where it sees it; both are there."""
+    if spec.private is None:
+        return None
+    spec.private.mkdir(mode=0o700, parents=True, exist_ok=True)
+    seen = spec.workspace.resolve() / PRIVATE
+    if seen.is_symlink() or (seen.exists() and not seen.is_dir()):
+        seen.unlink(missing_ok=True)  # a command without a sandbox put it there
+    seen.mkdir(mode=0o700, exist_ok=True)
+    return spec.private, seen
 
 
 def _put_frame(pipe: int, frame: bytes) -> bool:

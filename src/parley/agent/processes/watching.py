@@ -30,6 +30,8 @@ class Entry:
     patterns: tuple[str, ...] = ()
     pid: int | None = None
     is_child: bool = False
+    typed: str | None = ""
+    """What stands on the line that was typed last; None where that is not known."""
     over: asyncio.Event = field(default_factory=asyncio.Event)
 
     def __post_init__(self) -> None:

@@ -7,11 +7,12 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 if TYPE_CHECKING:
     import aiohttp
 
-__all__ = ["WELL_KNOWN_PORTS", "Discovered", "discover"]
+__all__ = ["WELL_KNOWN_PORTS", "Discovered", "discover", "ports_here"]
 
 WELL_KNOWN_PORTS: Mapping[int, str] = {
     11434: "ollama",
@@ -20,6 +21,7 @@ WELL_KNOWN_PORTS: Mapping[int, str] = {
     8000: "vllm",
 }
 _KIND_OF_OWNER = {"llamacpp": "llamacpp", "vllm": "vllm", "library": "ollama"}
+_HERE = {"", "0.0.0.0", "127.0.0.1", "::", "::1", "localhost"}  # noqa: S104 - only asked for
 _ANSWER_BYTES = 1024 * 1024
 
 
@@ -32,8 +34,22 @@ class Discovered:
     models: tuple[str, ...]
 
 
+def ports_here(environ: Mapping[str, str]) -> Mapping[int, str]:
+    """Where to look: the well-known ports, and Ollama's where `OLLAMA_HOST` has moved it."""
+    told = environ.get("OLLAMA_HOST", "").strip()
+    try:
+        address = urlsplit(told if "://" in told else f"//{told}")
+        host, port = address.hostname or "", address.port
+    except ValueError:
+        return WELL_KNOWN_PORTS
+    if port is None or host not in _HERE:
+        return WELL_KNOWN_PORTS
+    others = {p: kind for p, kind in WELL_KNOWN_PORTS.items() if kind != "ollama"}
+    return {port: "ollama", **{p: kind for p, kind in others.items() if p != port}}
+
+
 async def discover(
-    ports: Mapping[int, str] = WELL_KNOWN_PORTS, *, timeout_seconds: float = 1.0
+    ports: Mapping[int, str] = WELL_KNOWN_PORTS, *, timeout_seconds: float = 3.0
 ) -> list[Discovered]:
     """Ask all `ports` (each with the kind it is known for) at once; return who answered."""
     import aiohttp

@@ -38,16 +38,18 @@ class Sandbox:
         network: bool = False,
         read_only: Sequence[Path] = (),
         terminal: bool = False,
+        private: tuple[Path, Path] | None = None,
     ) -> list[str]:
         """What to execute so that `argv` runs in here; `terminal` leaves it the one it was given.
 
-        The environment of a restricted child is up to whoever starts it.
+        `private` is a folder beside the workspace that is writable too, and where it is seen.
+        It has an empty home. The environment of a restricted child is up to whoever starts it.
         """
         if self.program is None:
             return list(argv)
         from parley.agent.sandbox.bubblewrap import Box, bubblewrap_command
 
-        box = Box(workspace, cwd, network, tuple(read_only), terminal)
+        box = Box(workspace, cwd, network, tuple(read_only), terminal, private)
         return bubblewrap_command(self.program, argv, box, environment)
 
 

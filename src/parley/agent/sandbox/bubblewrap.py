@@ -8,13 +8,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from parley.agent.sandbox.environment import clean_environment
+from parley.agent.sandbox.environment import clean_environment, personal_environment
+from parley.agent.sandbox.landlock import can_scope_sockets
+from parley.agent.sandbox.seccomp import filter_file
 
 __all__ = ["Box", "bubblewrap_command"]
 
 _TMP_BYTES = 512 * 1024 * 1024
 _SHM_BYTES = 64 * 1024 * 1024
 _SYSTEM = Path("/usr")
+_HOME, _CACHE = "/empty-home", "/tmp/cache"  # noqa: S108 - a scratch place of the command alone
 _BESIDE_SYSTEM = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 _ETC = (
     *("alternatives", "ca-certificates", "ca-certificates.conf", "crypto-policies"),
@@ -37,6 +40,7 @@ class Box:
     network: bool = False
     read_only: tuple[Path, ...] = ()
     terminal: bool = False
+    private: tuple[Path, Path] | None = None
 
 
 def bubblewrap_command(
@@ -44,8 +48,7 @@ def bubblewrap_command(
 ) -> list[str]:
     workspace = box.workspace.resolve()
     return [
-        # What bubblewrap itself was started with can be read inside, as that of process 1.
-        *("/usr/bin/env", "-i", program),
+        *_started(program, filter_file(unix_sockets=not box.network or can_scope_sockets())),
         *("--unshare-user", "--disable-userns", "--unshare-pid", "--unshare-ipc"),
         *("--unshare-uts", "--unshare-cgroup-try", "--die-with-parent", "--cap-drop", "ALL"),
         *(() if box.network else ("--unshare-net",)),
@@ -60,8 +63,10 @@ def bubblewrap_command(
         *("--proc", "/proc", "--remount-ro", "/proc"),
         *("--dev", "/dev", *_scratch("/dev/shm", _SHM_BYTES), "--remount-ro", "/dev"),  # noqa: S108
         *_scratch("/tmp", _TMP_BYTES),  # noqa: S108
+        *("--perms", "0555", "--dir", _HOME),
         *_interpreter(workspace),
         *("--bind", str(workspace), str(workspace)),
+        *(("--bind", *map(str, box.private)) if box.private is not None else ()),
         *_read_only(box.read_only),
         *("--remount-ro", "/"),
         *("--chdir", str(box.cwd)),
@@ -70,8 +75,19 @@ def bubblewrap_command(
     ]
 
 
+def _started(program: str, filter: Path | None) -> tuple[str, ...]:
+    """Bubblewrap with the filter as an open file, which it closes; it reads it from no path.
+
+    What it was started with can be read inside, as that of process 1, so there is nothing.
+    """
+    if filter is None:
+        return ("/usr/bin/env", "-i", program)
+    script = 'exec /usr/bin/env -i "$@" 3<"$0"'
+    return ("/bin/sh", "-c", script, str(filter), program, "--seccomp", "3")
+
+
 def _variables(environment: Mapping[str, str]) -> Iterator[str]:
-    given = clean_environment(environment)
+    given = clean_environment(environment) | personal_environment(_HOME, _CACHE)
     path = given.get("PATH", "")
     folders = [*path.split(os.pathsep), "/usr/local/bin", "/usr/bin", "/bin", f"{sys.prefix}/bin"]
     given["PATH"] = os.pathsep.join(dict.fromkeys(filter(None, folders)))

@@ -10,8 +10,10 @@ from pydantic import Field, model_validator
 
 from parley.agent.foreign import one_line
 from parley.agent.hands import MemoryHand
+from parley.agent.question_text import describe_text, shown_name
+from parley.agent.taint import Taint
 from parley.agent.tools.arguments import Arguments
-from parley.agent.tools.base import ToolContext, ToolError, tool
+from parley.agent.tools.base import ToolContext, ToolError, ToolResult, tool
 from parley.agent.tools.lent import lent_hands
 from parley.storage.memory import Fact, Forgotten
 
@@ -40,8 +42,22 @@ class MemoryArguments(Arguments):
         return given
 
 
-@tool(safe_to_repeat=True)
-async def memory(arguments: MemoryArguments, context: ToolContext) -> str:
+def _guard(arguments: MemoryArguments, context: ToolContext, taint: Taint) -> str | None:
+    numbers = ", ".join(map(str, arguments.ids or ()))
+    match arguments.action:
+        case "add":
+            kind = f"as {shown_name(arguments.kind)}" if arguments.kind else ""
+            return describe_text("remember", arguments.text or "", kind)
+        case "update":
+            return describe_text(f"change fact {numbers} to", arguments.text or "")
+        case "forget":
+            return f"forget fact {numbers} for good"
+        case "search":
+            return None
+
+
+@tool(safe_to_repeat=True, guard=_guard)
+async def memory(arguments: MemoryArguments, context: ToolContext) -> str | ToolResult:
     """Remember facts for later conversations; forget is for good."""
     hand = lent_hands(context).memory
     if hand is None:
@@ -53,24 +69,28 @@ async def memory(arguments: MemoryArguments, context: ToolContext) -> str:
         case "add":
             _need_text(text, "the fact to remember, in one sentence")
             kind = one_line((arguments.kind or "note").casefold(), 32) or "note"
-            return _added(text, await hand.add(context.call, text, kind=kind))
+            fact = await hand.add(context.call, text, kind=kind, outside=context.outside)
+            return _added(text, fact)
         case "update":
             if len(ids) != 1:
                 raise ToolError("Give the one id of the fact in `ids`; search for it first.")
             _need_text(text, "what the fact is to say now")
-            return f"It says now: {_line(await hand.update(context.call, ids[0], text))}"
+            fact = await hand.update(context.call, ids[0], text, outside=context.outside)
+            return f"It says now: {_line(fact)}"
         case "forget":
             if not ids:
                 raise ToolError("Give the `ids` of the facts to forget; search for them first.")
             return _went(await hand.forget(context.call, ids))
 
 
-async def _search(hand: MemoryHand, text: str) -> str:
+async def _search(hand: MemoryHand, text: str) -> str | ToolResult:
     _need_text(text, "words to look for")
     found = await hand.search(text, limit=_MOST_FOUND)
     if not found:
         return "Nothing is remembered about that; try other words, or session_search."
-    return "\n".join([_NOTE, *(_line(fact) for fact in found[:_MOST_FOUND])])
+    told = "\n".join([_NOTE, *(_line(fact) for fact in found[:_MOST_FOUND])])
+    outside = ", ".join(dict.fromkeys(fact.outside for fact in found if fact.outside))
+    return ToolResult(told, outside=f"a fact from {outside}" if outside else "")
 
 
 def _need_text(text: str, what: str) -> None:
@@ -94,6 +114,6 @@ def _went(gone: Forgotten) -> str:
 
 def _line(fact: Fact) -> str:
     when = datetime.fromtimestamp(fact.said_at, UTC).astimezone()
-    return (
-        f"[{fact.id}] {one_line(fact.text, _LONGEST)} ({one_line(fact.kind, 32)}, {when:%Y-%m-%d})"
-    )
+    source = f", from {one_line(fact.outside, 200)}" if fact.outside else ""
+    about = f"{one_line(fact.kind, 32)}, {when:%Y-%m-%d}{source}"
+    return f"[{fact.id}] {one_line(fact.text, _LONGEST)} ({about})"

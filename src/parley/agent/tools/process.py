@@ -11,15 +11,25 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import ConfigDict, Field
 
 from parley.agent.foreign import in_code
+from parley.agent.question_text import add_text, describe_text, mark_unseen
 from parley.agent.tools.arguments import Arguments
 from parley.agent.tools.base import Tool, ToolContext, ToolError, Wanted
 from parley.agent.tools.lent import lent_hands
-from parley.agent.tools.risks import visible
+from parley.agent.tools.typed_input import typed_reasons, typed_risks
 
 if TYPE_CHECKING:
     from parley.agent.processes import Output, Process, Processes
+    from parley.agent.taint import Taint
 
-__all__ = ["ProcessArguments", "process_tool", "shown", "without_escapes"]
+__all__ = [
+    "ONCE_WITHOUT_SANDBOX",
+    "ProcessArguments",
+    "process_tool",
+    "shown",
+    "without_escapes",
+]
+
+ONCE_WITHOUT_SANDBOX = "without a sandbox, a script that it runs can change after your yes"
 
 _MOST_LISTED = 30
 _MOST_SHOWN = 15_000
@@ -39,7 +49,17 @@ class ProcessArguments(Arguments):
     eof: bool = False
 
 
-def process_tool() -> Tool[ProcessArguments]:
+def process_tool(*, network: bool = False) -> Tool[ProcessArguments]:
+    """`network`: commands may use it, so what is typed into one may send something."""
+
+    def guard(arguments: ProcessArguments, context: ToolContext, taint: Taint) -> str | None:
+        if arguments.action != "write" or context.hands is None:
+            return None
+        process = _mine(arguments.process_id, context)
+        if process.contained and not network:
+            return None
+        return _what(arguments, process, context.hands.processes.typed(process.id) or "")
+
     return Tool(
         name="process",
         description="See to the processes of this conversation that terminal started.",
@@ -47,6 +67,7 @@ def process_tool() -> Tool[ProcessArguments]:
         function=_process,
         needs_approval=_wanted,
         timeout_seconds=_LONGEST_WAIT + 60.0,
+        guard=guard,
     )
 
 
@@ -77,15 +98,42 @@ def without_escapes(text: str) -> str:
 
 
 def _wanted(arguments: ProcessArguments, context: ToolContext) -> Wanted | None:
-    """To write to what no sandbox holds may run anything."""
+    """What is typed is a command line to a shell; where no sandbox holds it, it may do anything."""
     if arguments.action != "write" or context.hands is None:
         return None
-    process = _mine(arguments.process_id, context)
-    if process.contained:
+    process, text = _mine(arguments.process_id, context), arguments.text or ""
+    before = context.hands.processes.typed(process.id)
+    what = _what(arguments, process, before or "")
+    if not process.contained:
+        return Wanted(what, owner=True, once=ONCE_WITHOUT_SANDBOX)
+    risks = typed_risks(process.command, before, text, pty=process.pty)
+    if not risks:
         return None
-    text, command = visible(arguments.text or ""), visible(process.command)
-    what = f"write {in_code(text)} to {in_code(command)}"
-    return Wanted(f"{what} (without a sandbox)", owner=True)
+    return Wanted(
+        what,
+        trigger=next(iter(risks)) if len(risks) == 1 else None,
+        reasons=typed_reasons(before, text, pty=process.pty),
+        once="what it does depends on what the process is doing",
+    )
+
+
+def _what(arguments: ProcessArguments, process: Process, before: str) -> str:
+    """What is typed, and to whom. The line break that ends it is said, not shown."""
+    notes = [
+        "without a sandbox" if not process.contained else "",
+        "then its input ends" if arguments.eof else "",
+    ]
+    text = arguments.text or ""
+    line = text.removesuffix("\n")
+    note = ", ".join(filter(None, notes))
+    if not line:
+        told = "press Enter" if text else "end the input"
+        what = f"{told} in {in_code(process.id)}" + (f" ({note})" if note else "")
+    else:
+        what = describe_text("enter" if text != line else "type, without Enter,", line, note)
+    if before:
+        what = add_text(what, "After this, which stands on the line already", before)
+    return add_text(what, f"Into the process {in_code(process.id)}", process.command)
 
 
 async def _process(arguments: ProcessArguments, context: ToolContext) -> str:
@@ -132,7 +180,7 @@ def _mine(id: str | None, context: ToolContext) -> Process:
         raise ToolError('Which one? Give process_id; process(action="list") tells them.')
     process = lent_hands(context).processes.get(id)
     if process is None or process.lane != context.session_key:
-        raise ToolError(f"There is no process {visible(id[:80])} in this conversation.")
+        raise ToolError(f"There is no process {mark_unseen(id[:80])} in this conversation.")
     return process
 
 

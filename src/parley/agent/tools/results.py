@@ -1,4 +1,4 @@
-"""Where a long result goes: to a file of the workspace, of which the model is told the name."""
+"""Where a long result goes: to a file of the conversation, of which the model is told the name."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import stat
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from parley.agent.session_files import PRIVATE
 from parley.agent.tools.files.hand.beneath import open_folder
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["set_aside"]
 
-_FOLDERS = (".parley", "results")
+_FOLDER = "results"
 _MOST_FILES = 100
 _MOST_BYTES = 100_000_000
 _LONGEST_FILE = 20_000_000
@@ -31,19 +32,28 @@ def set_aside(text: str, longest: int, context: ToolContext) -> str:
     head = _head(text, max(longest - _NOTE, 0))
     content = text.encode("utf-8", "replace")
     name = f"{_name(context.call)}.txt"
+    left = f"{len(text) - len(head)} more characters were left out"
+    if refusal := _refuse(context, min(len(content), _LONGEST_FILE)):
+        return f"{_head(text, max(longest - len(refusal) - _NOTE, 0))}\n… ({left}. {refusal})"
     try:
-        _keep(context.workspace, name, content[:_LONGEST_FILE])
+        _keep(context.private, name, content[:_LONGEST_FILE])
     except OSError:
-        left = len(text) - len(head)
-        return f"{head}\n… ({left} more characters were left out: they could not be kept)"
+        return f"{head}\n… ({left}: they could not be kept)"
     line = head.count("\n") + 1
     begin = len(head) - head.rfind("\n")
     where = f"first_line={line}" if begin == 1 else f"first_line={line}, column={begin}"
     cut = f", cut to {_LONGEST_FILE} bytes" if len(content) > _LONGEST_FILE else ""
     return (
         f"{head.removesuffix(chr(10))}\n… ({len(text)} characters in all{cut}; for the rest: "
-        f"read_file path={'/'.join((*_FOLDERS, name))}, {where})"
+        f"read_file path={PRIVATE}/{_FOLDER}/{name}, {where})"
     )
+
+
+def _refuse(context: ToolContext, size: int) -> str | None:
+    """Why there is no room for it on the disk."""
+    if context.disk is None or context.private is None:
+        return None
+    return context.disk.look(context.private, needed=size).refuse(size)
 
 
 def _head(text: str, longest: int) -> str:
@@ -61,16 +71,19 @@ def _name(call: str) -> str:
     return f"{plain or 'call'}-{hashlib.sha256(call.encode('utf-8', 'replace')).hexdigest()[:10]}"
 
 
-def _keep(workspace: Path, name: str, content: bytes) -> None:
+def _keep(private: Path | None, name: str, content: bytes) -> None:
     """A command may have put a link there: none is followed."""
-    folder = os.open(workspace, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    if private is None:
+        raise FileNotFoundError
+    private.mkdir(mode=0o700, parents=True, exist_ok=True)
+    outer = os.open(private, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        for part in _FOLDERS:
-            with suppress(FileExistsError):
-                os.mkdir(part, 0o700, dir_fd=folder)
-            inner = open_folder(part, folder)
-            os.close(folder)
-            folder = inner
+        with suppress(FileExistsError):
+            os.mkdir(_FOLDER, 0o700, dir_fd=outer)
+        folder = open_folder(_FOLDER, outer)
+    finally:
+        os.close(outer)
+    try:
         _write(folder, name, content)
         with suppress(OSError):  # it is kept all the same
             _tidy(folder)

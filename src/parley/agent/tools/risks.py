@@ -10,9 +10,7 @@ import re
 from collections.abc import Iterator
 from itertools import pairwise
 
-from parley.agent.foreign import is_unseen
-
-__all__ = ["risks_of", "visible"]
+__all__ = ["hides_what_it_runs", "risks_of"]
 
 _DELETE = frozenset(
     {
@@ -69,7 +67,7 @@ _HIDDEN = re.compile(
     rf"\beval\b|\$'|\bbase64\s++(?:-d|-D|--decode)|\bxxd\s++-\S*r|{_BEGIN}(?:source|\.)\s++<\("
     rf"|{_BEGIN}[\"']?\$|{_BEGIN}[^\s;&|()='\"#<>$`*?\[{{]*+(?:[$`*?]|\[(?!\[?\s))"
     rf"|\|\s*+(?:sudo\s++|env\s++)*+{_SHELL}(?!\s*+-c)|\|\s*+{_OTHER}{_END}"
-    rf"|{_BEGIN}(?:{_SHELL}|{_OTHER})\s++<(?!<)"
+    rf"|{_BEGIN}(?:{_SHELL}|{_OTHER})\s++<(?!<)|\b(?:ba|z|k|da|a|fi)?sh\s++-\w*c\s++[\"']?[$`]"
 )
 # Nothing takes the place of what was there.
 _EMPTIED = re.compile(
@@ -86,13 +84,18 @@ def risks_of(command: str) -> frozenset[str]:
     words = set(_words(command))
     plain = _QUOTING.sub("", command.replace("\\\n", ""))
     deletes = words & _DELETE or _CALLS.search(plain) or _EMPTIED.search(plain)
-    if deletes or any(map(_deletes, _SIMPLE.split(plain))) or _HIDDEN.search(command):
+    if deletes or any(map(_deletes, _SIMPLE.split(plain))) or hides_what_it_runs(command):
         found.add("file-delete")
     if words & _MAIL or _MAIL_HOSTS.search(plain):
         found.add("email-send")
     if words & _POST or _POST_HOSTS.search(plain):
         found.add("social-post")
     return frozenset(found)
+
+
+def hides_what_it_runs(command: str) -> bool:
+    """Whether it runs what is not in its text: from a variable, or what a program prints."""
+    return _HIDDEN.search(command) is not None
 
 
 def _deletes(simple: str) -> bool:
@@ -119,16 +122,3 @@ def _words(command: str) -> Iterator[str]:
             yield word
             yield word.rpartition("/")[2]
             yield word.rpartition(".")[2]
-
-
-def visible(text: str) -> str:
-    """On one line, with nothing that could hide a part of it from whoever reads it."""
-    return "".join(_escaped(character) if is_unseen(character) else character for character in text)
-
-
-def _escaped(character: str) -> str:
-    known = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}.get(character)
-    if known is not None:
-        return known
-    code = ord(character)
-    return f"\\x{code:02x}" if code < 0x100 else f"\\u{{{code:x}}}"

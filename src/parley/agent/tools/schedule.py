@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 from zoneinfo import ZoneInfo
@@ -11,8 +12,10 @@ from pydantic import Field
 
 from parley.agent.foreign import one_line
 from parley.agent.hands import Hands
+from parley.agent.question_text import describe_text, shown_name
+from parley.agent.taint import Taint
 from parley.agent.tools.arguments import Arguments
-from parley.agent.tools.base import ToolContext, ToolError, tool
+from parley.agent.tools.base import ToolContext, ToolError, ToolResult, tool
 from parley.agent.tools.lent import lent_hands, name_of
 from parley.agent.tools.when import cron_times, find_zone, parse_at, parse_every, span, told
 from parley.storage.hands import JobRecord
@@ -32,16 +35,29 @@ class ScheduleArguments(Arguments):
     id: str | None = Field(default=None, description="to cancel")
 
 
-@tool(safe_to_repeat=True)
-async def schedule(arguments: ScheduleArguments, context: ToolContext) -> str:
+def _guard(arguments: ScheduleArguments, context: ToolContext, taint: Taint) -> str | None:
+    match arguments.action:
+        case "add":
+            given = {"at": arguments.at, "every": arguments.every, "by cron": arguments.cron}
+            when = [f"{how} {shown_name(value)}" for how, value in given.items() if value]
+            if arguments.timezone:
+                when.append(f"in the time zone {shown_name(arguments.timezone)}")
+            return describe_text("plan", arguments.text or "", ", ".join(when))
+        case "cancel":
+            return f"cancel the plan {shown_name(arguments.id or '')}"
+        case "list":
+            return None
+
+
+@tool(safe_to_repeat=True, guard=_guard)
+async def schedule(arguments: ScheduleArguments, context: ToolContext) -> str | ToolResult:
     """Plan a message to yourself in this chat: add takes text and one of at, every, cron."""
     hands = lent_hands(context)
     match arguments.action:
         case "add":
             return await _add(arguments, context, hands)
         case "list":
-            lines = [_line(record) for record in await hands.plans()]
-            return "\n".join(lines) or "Nothing is planned in this conversation."
+            return _listed(await hands.plans())
         case "cancel":
             return await _cancel(arguments.id, hands)
 
@@ -64,9 +80,23 @@ async def _add(arguments: ScheduleArguments, context: ToolContext, hands: Hands)
     timing = _timing(arguments, zone, now)
     said = f"[A reminder that you planned on {told(now, zone)}{timing.rhythm}]\n{arguments.text}"
     await hands.plan(
-        name, said, at=timing.at, every=timing.every, cron=timing.cron, timezone=zone.key
+        name,
+        said,
+        at=timing.at,
+        every=timing.every,
+        cron=timing.cron,
+        timezone=zone.key,
+        outside=context.outside,
     )
     return f"Planned as {name}{timing.rhythm}; next: {timing.next}."
+
+
+def _listed(plans: Sequence[JobRecord]) -> ToolResult:
+    """The plans; those that were made of what the agent had read say where that was from."""
+    lines = [_line(record) for record in plans]
+    told = "\n".join(lines) or "Nothing is planned in this conversation."
+    outside = ", ".join(dict.fromkeys(record.job.message.outside for record in plans))
+    return ToolResult(told, outside=outside.strip(", "))
 
 
 async def _cancel(name: str | None, hands: Hands) -> str:

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import ConfigDict, Field
 
-from parley.agent.foreign import in_code
+from parley.agent.question_text import describe_text, fits_inline, mark_unseen
 from parley.agent.tools.arguments import Arguments
-from parley.agent.tools.base import Tool, ToolContext, ToolError, Wanted
+from parley.agent.tools.base import Tool, ToolContext, ToolError, ToolResult, Wanted
 from parley.agent.tools.lent import lent_hands
-from parley.agent.tools.process import process_tool, shown
-from parley.agent.tools.risks import risks_of, visible
+from parley.agent.tools.process import ONCE_WITHOUT_SANDBOX, process_tool, shown
+from parley.agent.tools.risks import hides_what_it_runs, risks_of
 from parley.config.hands import TerminalSettings
 from parley.protocol import ParleyError
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from parley.agent.hands import Hands
     from parley.agent.processes import Process, Spec
     from parley.agent.sandbox import Sandbox
+    from parley.agent.taint import Taint
 
 __all__ = ["TerminalArguments", "terminal_tools"]
 
@@ -60,11 +61,18 @@ class TerminalArguments(Arguments):
 def terminal_tools(settings: TerminalSettings) -> tuple[Tool[Any], ...]:
     """`terminal` and `process`, as these settings want them."""
 
-    async def run(arguments: TerminalArguments, context: ToolContext) -> str:
+    async def run(arguments: TerminalArguments, context: ToolContext) -> str | ToolResult:
         return await _run(arguments, context, settings)
 
     def wanted(arguments: TerminalArguments, context: ToolContext) -> Wanted | None:
         return _wanted(arguments, context, settings)
+
+    def guard(arguments: TerminalArguments, context: ToolContext, taint: Taint) -> str | None:
+        """A command without network can send nothing; what it leaves in files taints who reads."""
+        contained = _sandbox(context, settings).contains
+        if contained and not settings.network:
+            return None
+        return _what(arguments, contained=contained, network=True)
 
     terminal = Tool(
         name="terminal",
@@ -77,8 +85,9 @@ def terminal_tools(settings: TerminalSettings) -> tuple[Tool[Any], ...]:
         safe_to_repeat=True,
         needs_approval=wanted,
         timeout_seconds=None,
+        guard=guard,
     )
-    return (terminal, process_tool())
+    return (terminal, process_tool(network=settings.network))
 
 
 # ── a person's word ───────────────────────────────────────────────────────────────────────────
@@ -97,22 +106,25 @@ def _wanted(
             "The command is too long to be shown to the person who must allow it: write it to a "
             "file and run that."
         )
+    if arguments.workdir and not fits_inline(arguments.workdir):
+        raise ToolError("The name of this folder cannot be shown in a question: use another one.")
     what = _what(arguments, contained=contained, network=settings.network or not contained)
     if not contained:
-        return Wanted(what, owner=True)
+        return Wanted(what, owner=True, once=ONCE_WITHOUT_SANDBOX)
     # Of several risks each is asked about, whichever of them a person has turned off.
-    return Wanted(what, trigger=next(iter(risks)) if len(risks) == 1 else None)
+    trigger = next(iter(risks)) if len(risks) == 1 else None
+    once = "it does not show what it runs" if hides_what_it_runs(arguments.command) else ""
+    return Wanted(what, trigger=trigger, once=once)
 
 
 def _what(arguments: TerminalArguments, *, contained: bool, network: bool) -> str:
     how = [
         "" if contained else "without a sandbox",
         "in the background" if arguments.background else "",
-        f"in {in_code(visible(arguments.workdir))}" if arguments.workdir else "",
         "with network" if network else "",
+        describe_text("in", arguments.workdir) if arguments.workdir else "",
     ]
-    told = ", ".join(filter(None, how))
-    return f"run {in_code(visible(arguments.command))}" + (f" ({told})" if told else "")
+    return describe_text("run", arguments.command, ", ".join(filter(None, how)))
 
 
 def _sandbox(context: ToolContext, settings: TerminalSettings) -> Sandbox:
@@ -146,7 +158,7 @@ def _check_text(command: str) -> None:
 
 async def _run(
     arguments: TerminalArguments, context: ToolContext, settings: TerminalSettings
-) -> str:
+) -> str | ToolResult:
     _check_text(arguments.command)
     hands = lent_hands(context)
     digest = hashlib.sha256(context.call.encode()).hexdigest()
@@ -201,7 +213,7 @@ def _note(process: Process, spec: Spec, *, cut: bool) -> str:
 
 async def _in_background(
     id: str, spec: Spec, arguments: TerminalArguments, context: ToolContext, hands: Hands
-) -> str:
+) -> ToolResult:
     processes = hands.processes
     asked = arguments.notify_on_complete or bool(arguments.watch_patterns)
     can = context.async_delivery
@@ -215,7 +227,8 @@ async def _in_background(
         told["watch_patterns"] = list(spec.patterns)
     if asked and not can:
         told["notify_unsupported"] = _NO_DELIVERY
-    return json.dumps(told, ensure_ascii=False)
+    # Nothing that it printed is in here.
+    return ToolResult(json.dumps(told, ensure_ascii=False), outside="")
 
 
 async def _spec(
@@ -241,6 +254,7 @@ async def _spec(
         timeout=timeout,
         patterns=tuple(arguments.watch_patterns or ()) if watching else (),
         network=settings.network,
+        private=context.private,
     )
 
 
@@ -253,7 +267,7 @@ def _folder(workspace: Path, workdir: str | None) -> Path:
     try:
         real = (base / workdir).resolve(strict=True)
     except (OSError, ValueError, RuntimeError) as error:
-        raise ToolError(f"There is no folder {visible(workdir)} in the workspace.") from error
+        raise ToolError(f"There is no folder {mark_unseen(workdir)} in the workspace.") from error
     if not real.is_dir() or (real != base and base not in real.parents):
-        raise ToolError(f"{visible(workdir)} is no folder in the workspace.")
+        raise ToolError(f"{mark_unseen(workdir)} is no folder in the workspace.")
     return real

@@ -7,8 +7,9 @@ from typing import Literal
 from pydantic import Field, ValidationError
 
 from parley.agent.foreign import one_line
+from parley.agent.taint import Taint
 from parley.agent.tools.arguments import Arguments
-from parley.agent.tools.base import ToolContext, tool
+from parley.agent.tools.base import ToolContext, ToolResult, tool
 from parley.agent.tools.lent import lent_hands
 
 __all__ = ["todo"]
@@ -28,25 +29,37 @@ class TodoArguments(Arguments):
     )
 
 
-@tool(safe_to_repeat=True)
-async def todo(arguments: TodoArguments, context: ToolContext) -> str:
+class KeptTodo(TodoArguments):
+    """The list as it is kept. `outside`: what the agent had read when it wrote it."""
+
+    outside: str = ""
+
+
+def _guard(arguments: TodoArguments, context: ToolContext, taint: Taint) -> str | None:
+    """Nobody is asked; but the list stays when the turn that wrote it is undone."""
+    return None
+
+
+@tool(safe_to_repeat=True, guard=_guard)
+async def todo(arguments: TodoArguments, context: ToolContext) -> ToolResult:
     """Keep a list of steps for longer work in this conversation."""
     hands = lent_hands(context)
     if arguments.items is None:
-        return _shown(_read(await hands.note(_NOTE)))
-    kept = arguments.model_dump_json() if arguments.items else None
-    await hands.put_note(_NOTE, kept)
-    return _shown(arguments.items)
+        kept = _read(await hands.note(_NOTE))
+    else:
+        kept = KeptTodo(items=arguments.items, outside=context.outside)
+        await hands.put_note(_NOTE, kept.model_dump_json() if kept.items else None)
+    return ToolResult(_shown(kept.items or []), outside=kept.outside)
 
 
-def _read(note: str | None) -> list[TodoItem]:
+def _read(note: str | None) -> KeptTodo:
     """What was kept; what cannot be read any more is no list."""
     if note is None:
-        return []
+        return KeptTodo()
     try:
-        return TodoArguments.model_validate_json(note).items or []
+        return KeptTodo.model_validate_json(note)
     except ValidationError:
-        return []
+        return KeptTodo()
 
 
 def _shown(items: list[TodoItem]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,10 +26,12 @@ class Files:
     workspace: Path
     hand: FileHand
     sandboxed: bool
+    own: Path | None = None
 
     async def __call__(self, name: str, **arguments: Any) -> ToolResult:
         tools = {tool.name: tool for tool in file_tools(self.hand)}
-        return await tools[name].run(ToolCall("c1", name, arguments), context(self.workspace))
+        here = replace(context(self.workspace), private=self.own)
+        return await tools[name].run(ToolCall("c1", name, arguments), here)
 
     async def read(self, path: str, **more: Any) -> ToolResult:
         return await self("read_file", path=path, **more)

@@ -39,6 +39,15 @@ async def test_a_file_goes_out_as_it_was_when_it_was_sent(files: Files) -> None:
     assert Path(sent.path).stat().st_mode & 0o077 == 0
 
 
+async def test_a_file_of_the_largest_size_goes_out(files: Files) -> None:
+    whole = bytes(20 * 1024 * 1024)
+    (files.workspace / "video.mp4").write_bytes(whole)
+    result = await _send(files, "video.mp4")
+    assert result.ok, result.text
+    [sent] = result.attachments
+    assert Path(sent.path).read_bytes() == whole
+
+
 @pytest.mark.parametrize("how", ["link", "folder_link", "dots", "absolute"])
 async def test_nothing_outside_of_the_workspace_is_sent(files: Files, how: str) -> None:
     secret = files.workspace.parent / "secret.txt"

@@ -23,6 +23,7 @@ SLOTS = 2
 _BATCH = 128
 _CACHED_PROMPTS_MIB = 256
 _PR_SET_PDEATHSIG = 1
+_PR_SET_DUMPABLE = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,10 +109,16 @@ def _serve(load: Load) -> tuple[object, Answer]:
 
 
 def _die_with(parent: int) -> None:
-    """Ask the kernel for a SIGKILL when the parent dies: it also works while weights load."""
+    """Ask the kernel for a SIGKILL when the parent dies, and to keep our memory to ourselves.
+
+    The signal also works while weights load.
+    """
     if sys.platform == "linux":
         with contextlib.suppress(OSError, AttributeError):
-            ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+            libc = ctypes.CDLL(None)
+            libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+            # The key and what people say are in its memory: nobody else's to read, nor a core's.
+            libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
     if os.getppid() != parent:
         os._exit(1)
 

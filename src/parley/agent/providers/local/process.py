@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 
+from parley.agent.child_process import ChildProcess, start_child
 from parley.agent.providers.base import ProviderError
 from parley.agent.providers.local.child import Answer, Load
 from parley.agent.providers.local.environment import model_environment
@@ -41,7 +42,7 @@ class ModelProcess:
 
     address: str
     key: str = field(repr=False)
-    _process: asyncio.subprocess.Process
+    _process: ChildProcess
 
     @classmethod
     async def start(cls, wanted: Wanted, *, log_file: Path | None) -> Self:
@@ -93,16 +94,13 @@ class ModelProcess:
         await _end(self._process)
 
 
-async def _spawn(log_file: Path | None) -> asyncio.subprocess.Process:
+async def _spawn(log_file: Path | None) -> ChildProcess:
     log = await asyncio.to_thread(_open_log, log_file)
     try:
-        return await asyncio.create_subprocess_exec(
-            *(sys.executable, "-P", "-m", "parley.agent.providers.local.child"),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
+        return await start_child(
+            (sys.executable, "-P", "-m", "parley.agent.providers.local.child"),
+            environment=model_environment(),
             stderr=subprocess.DEVNULL if log is None else log,
-            env=model_environment(),
-            start_new_session=True,  # a Ctrl-C in the terminal is not for the child
         )
     except OSError as error:
         reason = error.strerror or "unknown reason"
@@ -128,7 +126,7 @@ def _open_log(path: Path | None) -> int | None:
     return log
 
 
-async def _ask(process: asyncio.subprocess.Process, load: Load) -> Answer | None:
+async def _ask(process: ChildProcess, load: Load) -> Answer | None:
     if process.stdin is None or process.stdout is None:
         return None
     with contextlib.suppress(ConnectionError):
@@ -141,7 +139,7 @@ async def _ask(process: asyncio.subprocess.Process, load: Load) -> Answer | None
         return None
 
 
-async def _end(process: asyncio.subprocess.Process) -> None:
+async def _end(process: ChildProcess) -> None:
     if process.stdin is not None:
         process.stdin.close()
     try:
@@ -154,6 +152,7 @@ async def _end(process: asyncio.subprocess.Process) -> None:
             with contextlib.suppress(ProcessLookupError):
                 process.kill()
     await process.wait()
+    process.close()
 
 
 def _failure(answer: Answer | None, wanted: Wanted, log_file: Path | None) -> ProviderError:

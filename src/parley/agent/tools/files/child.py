@@ -9,11 +9,13 @@ import os
 import signal
 from collections.abc import Mapping, Sequence
 
+from parley.agent.child_process import ChildProcess, start_child
+
 __all__ = ["Child", "Ended", "NotAsked"]
 
 _log = logging.getLogger("parley.files")
 
-_LONGEST_ANSWER = 4_000_000
+_LONGEST_ANSWER = 32_000_000  # a file of 20 MiB in base64
 _CLOSE_SECONDS = 1.0
 _COMPLAINT_BYTES = 2000
 
@@ -29,22 +31,12 @@ class NotAsked(Ended):
 class Child:
     """Once anything went wrong with it, it is killed and of no more use."""
 
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
+    def __init__(self, process: ChildProcess) -> None:
         self._process = process
 
     @classmethod
     async def start(cls, command: Sequence[str], environment: Mapping[str, str]) -> Child:
-        return cls(
-            await asyncio.create_subprocess_exec(
-                *command,
-                stdin=asyncio.subprocess.PIPE,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.PIPE,
-                env=dict(environment),
-                cwd="/",
-                start_new_session=True,  # a Ctrl-C in the terminal is not for the child
-            )
-        )
+        return cls(await start_child(command, environment=environment, cwd="/"))
 
     @property
     def pid(self) -> int:
@@ -87,6 +79,7 @@ class Child:
                         await pipe.read()
                 if process.stdin is not None:
                     await process.stdin.wait_closed()
+        process.close()
 
     async def _send(self, request: bytes) -> None:
         stdin = self._process.stdin

@@ -15,6 +15,7 @@ from parley.agent.tools.base import ToolError
 from parley.protocol import ParleyError
 
 if TYPE_CHECKING:
+    from parley.agent.disk_quota import DiskQuota
     from parley.agent.sandbox import Sandbox
     from parley.agent.tools.files.child import Child
 
@@ -24,6 +25,8 @@ _LONGEST_REQUEST = 40_000_000
 _MOST_CHILDREN = 3
 _HERE = Path(__file__).parent
 _BEGIN = "import sys; sys.path.append(sys.argv.pop(1)); from hand.serving import main; main()"
+_WRITES = frozenset({"write", "edit"})
+_LARGEST_WRITE = 10_000_000
 _KNOWN = ("PATH", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
 _ENDED = "The file tools ended before they were done: try again."
 
@@ -31,7 +34,9 @@ _ENDED = "The file tools ended before they were done: try again."
 class FileHand:
     """`sandbox` tells, when it is needed, what the children run in; of `environment` they know
     where programs are and no more. A child that takes longer than `seconds` is killed; one that
-    had nothing to do for `idle_seconds` ends by itself, as it does when we are gone.
+    had nothing to do for `idle_seconds` ends by itself, as it does when we are gone. In `private`
+    are the folders of conversations, of which each request may reach its own. What is written
+    stays within `quota`.
     """
 
     def __init__(
@@ -40,10 +45,14 @@ class FileHand:
         *,
         sandbox: Callable[[], Sandbox],
         environment: Mapping[str, str],
+        private: Path | None = None,
+        quota: DiskQuota | None = None,
         seconds: float = 20.0,
         idle_seconds: float = 300.0,
     ) -> None:
         self.workspace = workspace
+        self.quota = quota
+        self._private = private
         self._sandbox = sandbox
         self._environment = {name: environment[name] for name in _KNOWN if name in environment}
         self._seconds = seconds
@@ -59,11 +68,15 @@ class FileHand:
         """The processes that are there now."""
         return [child.pid for child in (*self._idle, *self._busy) if child.alive]
 
-    async def call(self, op: str, **arguments: Any) -> str:
-        """Let a child do it. Raises `ToolError` with a sentence when it cannot be done."""
-        request = {"op": op, "seconds": self._seconds + 1.0, **arguments}
+    async def call(self, op: str, *, own: Path | None = None, **arguments: Any) -> str:
+        """Let a child do it. Raises `ToolError` with a sentence when it cannot be done.
+
+        `own` is the folder of the conversation that asks; it is `.parley` for it.
+        """
+        parts = () if own is None or self._private is None else own.relative_to(self._private).parts
+        request = {"op": op, "seconds": self._seconds + 1.0, "own": parts, **arguments}
         async with self._room:
-            identity, body = await asyncio.to_thread(_prepare, self.workspace, request)
+            identity, body = await asyncio.to_thread(self._prepare, request, own)
             answer = json.loads(await self._ask(body, identity, repeat=op != "edit"))
         if not answer["ok"]:
             raise ToolError(answer["text"])
@@ -150,32 +163,42 @@ class FileHand:
     def _command(self) -> list[str]:
         sandbox = self._sandbox()
         workspace = self.workspace.resolve()
+        private = None if self._private is None else self._private.resolve()
         ripgrep = _ripgrep(self._environment, workspace) if sandbox.kind == "bubblewrap" else None
         return sandbox.command(
             [
                 *(os.path.realpath(sys.executable), "-I", "-S", "-X", "utf8", "-c", _BEGIN),
                 *(str(_HERE), str(workspace), str(self._idle_seconds), str(ripgrep or "")),
+                str(private or ""),
             ],
             workspace=workspace,
             cwd=workspace,
             read_only=(_HERE / "hand", *((ripgrep,) if ripgrep else ())),
             environment=self._environment,
+            private=None if private is None else (private, private),
         )
 
+    def _prepare(self, request: dict[str, Any], own: Path | None) -> tuple[_Identity, bytes]:
+        """Which folders a child must see at this moment, and the request as it is sent."""
+        if self.quota is not None and request["op"] in _WRITES:
+            request["room"] = self.quota.look(own, needed=_LARGEST_WRITE).for_files()
+        try:
+            status = self.workspace.stat()
+        except OSError:
+            raise ToolError(
+                f"The workspace {self.workspace} is not there: make that folder."
+            ) from None
+        inode = 0
+        if self._private is not None:
+            self._private.mkdir(mode=0o700, parents=True, exist_ok=True)
+            inode = self._private.stat().st_ino
+        body = json.dumps(request).encode()
+        if len(body) > _LONGEST_REQUEST:
+            raise ToolError("That is too long to write at once: do it in parts.")
+        return (status.st_dev, status.st_ino, inode), body
 
-_Identity = tuple[int, int]
 
-
-def _prepare(workspace: Path, request: Mapping[str, Any]) -> tuple[_Identity, bytes]:
-    """Which folder the workspace is at this moment, and the request as it is sent."""
-    try:
-        status = workspace.stat()
-    except OSError:
-        raise ToolError(f"The workspace {workspace} is not there: make that folder.") from None
-    body = json.dumps(request).encode()
-    if len(body) > _LONGEST_REQUEST:
-        raise ToolError("That is too long to write at once: do it in parts.")
-    return (status.st_dev, status.st_ino), body
+_Identity = tuple[int, int, int]
 
 
 def _ripgrep(environment: Mapping[str, str], workspace: Path) -> Path | None:

@@ -52,7 +52,7 @@ def file_tools(hand: FileHand) -> tuple[Tool[Any], ...]:
     async def do(op: str, arguments: BaseModel, context: ToolContext) -> str:
         if context.workspace != hand.workspace:
             raise ToolError("These are the files of another profile.")
-        return await hand.call(op, **arguments.model_dump())
+        return await hand.call(op, own=context.private, **arguments.model_dump())
 
     @tool(safe_to_repeat=True, parallel=True)
     async def read_file(arguments: ReadFileArguments, context: ToolContext) -> str:

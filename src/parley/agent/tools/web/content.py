@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
+from parley.agent.child_process import start_child
 from parley.agent.foreign import clean
 from parley.agent.tools.base import ToolError
 
@@ -78,22 +79,20 @@ def decode(body: bytes, charset: str | None, *, html: bool) -> str:
 async def read_page(text: str, address: str, *, seconds: float) -> Page:
     """Markdown of HTML, made in a process of its own, which does not outlive this call."""
     script = Path(__file__).with_name("html_page.py")
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-P", str(script), address, f"{seconds:.3f}"),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
+    process = await start_child(
+        (sys.executable, "-P", str(script), address, f"{seconds:.3f}"),
+        environment={"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "PYTHONUTF8": "1"},
         cwd="/",
-        env={"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "PYTHONUTF8": "1"},
-        start_new_session=True,
+        stderr=subprocess.DEVNULL,
     )
     try:
-        told, _ = await process.communicate(text.encode("utf-8", "replace"))
+        told = await process.communicate(text.encode("utf-8", "replace"))
     finally:
         if process.returncode is None:
             with contextlib.suppress(ProcessLookupError):
                 process.kill()
             await process.wait()
+        process.close()
     if process.returncode != 0:
         raise ToolError("The page could not be read as HTML.")
     return await asyncio.to_thread(_page, told)

@@ -8,8 +8,10 @@ from typing import Any, Final
 from pydantic import Field
 
 from parley.agent.foreign import fenced, one_line
+from parley.agent.question_text import describe_text
+from parley.agent.taint import Taint
 from parley.agent.tools.arguments import Arguments
-from parley.agent.tools.base import Tool, ToolContext, tool
+from parley.agent.tools.base import Tool, ToolContext, ToolResult, tool
 from parley.agent.tools.web.fetch import Fetched, Fetcher
 from parley.agent.tools.web.search import Found, make_searcher
 from parley.config.hands import WebSettings
@@ -36,10 +38,20 @@ def web_tools(settings: WebSettings, secret: Callable[[str], str | None]) -> tup
 
 
 def fetch_tool(fetcher: Fetcher) -> Tool[FetchArguments]:
-    @tool(safe_to_repeat=True, parallel=True, timeout_seconds=None, longest_result=_LONGEST_RESULT)
-    async def web_fetch(arguments: FetchArguments, context: ToolContext) -> str:
+    def guard(arguments: FetchArguments, context: ToolContext, taint: Taint) -> str | None:
+        return None if taint.allows(arguments.url) else describe_text("open", arguments.url)
+
+    @tool(
+        safe_to_repeat=True,
+        parallel=True,
+        timeout_seconds=None,
+        longest_result=_LONGEST_RESULT,
+        guard=guard,
+    )
+    async def web_fetch(arguments: FetchArguments, context: ToolContext) -> ToolResult:
         """Read a public web page as Markdown."""
-        return _shown(await fetcher.fetch(arguments.url), arguments.start)
+        fetched = await fetcher.fetch(arguments.url)
+        return ToolResult(_shown(fetched, arguments.start), outside=fetched.address)
 
     return web_fetch
 
@@ -47,7 +59,11 @@ def fetch_tool(fetcher: Fetcher) -> Tool[FetchArguments]:
 def search_tool(
     settings: WebSettings, secret: Callable[[str], str | None]
 ) -> Tool[SearchArguments]:
-    @tool(safe_to_repeat=True, parallel=True, timeout_seconds=None)
+    def guard(arguments: SearchArguments, context: ToolContext, taint: Taint) -> str | None:
+        """Whoever looks on from page to page is not asked; what stands elsewhere may be private."""
+        return None if taint.is_public else describe_text("search the web for", arguments.query)
+
+    @tool(safe_to_repeat=True, parallel=True, timeout_seconds=None, guard=guard)
     async def web_search(arguments: SearchArguments, context: ToolContext) -> str:
         """Search the web."""
         service = make_searcher(settings, secret)

@@ -18,6 +18,7 @@ __all__ = ["Place", "Refused", "Root", "open_folder", "open_regular", "shown"]
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+_OWN = ".parley"
 _LONGEST_PATH = 4096
 _MOST_LINKS = 40
 _DEEPEST = 100
@@ -46,10 +47,16 @@ class Place(NamedTuple):
 
 
 class Root:
-    """The one folder beneath which everything lies."""
+    """The one folder beneath which everything lies.
 
-    def __init__(self, path: str) -> None:
+    But for `.parley` in it, where a request is for a conversation: that is the folder which `own`
+    names beneath `private`, whatever the root holds under this name.
+    """
+
+    def __init__(self, path: str, private: str | None = None) -> None:
         self.path = path
+        self.own: tuple[str, ...] = ()
+        self._private = private
         self.folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         self._prefixes = {tuple(_parts(path)), tuple(_parts(os.path.realpath(path)))}
 
@@ -65,6 +72,23 @@ class Root:
             yield walk.place()
         finally:
             walk.close()
+
+    def is_own(self, names: list[str], part: str) -> bool:
+        """Whether this name is that of the conversation's folder."""
+        return part == _OWN and not names and bool(self.own) and self._private is not None
+
+    def open_own(self) -> int:
+        """The conversation's folder, which is made when it is not there."""
+        handle = os.open(self._private or "", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        for part in self.own:
+            with suppress(FileExistsError):
+                os.mkdir(part, 0o700, dir_fd=handle)
+            try:
+                inner = open_folder(part, handle)
+            finally:
+                os.close(handle)
+            handle = inner
+        return handle
 
     def beneath(self, path: str) -> list[str] | None:
         """The names of a path from the root on; None when it begins elsewhere."""
@@ -118,6 +142,10 @@ class _Walk:
     def _enter(self, part: str) -> str | None:
         """Go into a folder or up to a file; a link is not entered, and its target returned."""
         here = self._folders[-1]
+        if self._root.is_own(self._names, part):
+            self._folders.append(self._root.open_own())
+            self._names.append(part)
+            return None
         try:
             mode = os.stat(part, dir_fd=here, follow_symlinks=False).st_mode
         except FileNotFoundError:

@@ -17,6 +17,7 @@ from typing import Any
 from .beneath import Refused, Root, shown
 from .globs import tidy_glob
 from .reading import read
+from .room import Room
 from .searching import search
 from .taking import take
 from .wanted import Search
@@ -30,18 +31,19 @@ _MEMORY_BYTES = 512 * 1024 * 1024
 
 
 def main() -> None:
-    """`hand <workspace> <idle seconds> <ripgrep, or nothing>`."""
+    """`hand <workspace> <idle seconds> <ripgrep, or nothing> <conversations, or nothing>`."""
     workspace, idle, ripgrep = sys.argv[1], float(sys.argv[2]), sys.argv[3] or None
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    root = Root(workspace)
+    root = Root(workspace, sys.argv[4] or None)
     while select.select([0], [], [], idle)[0]:
         message = _receive()
         if message is None:
             return
         # Whoever waits for us may be gone: then this ends what never would by itself.
         signal.setitimer(signal.ITIMER_REAL, message.pop("seconds"))
+        root.own = tuple(message.pop("own"))
         _send(json.dumps(answer(root, ripgrep, message)).encode())
         signal.setitimer(signal.ITIMER_REAL, 0)
     _send(b"")
@@ -64,15 +66,19 @@ def _do(root: Root, ripgrep: str | None, *, op: str, path: str, **more: Any) -> 
     if op == "read":
         return read(root, path, more["first_line"], more["lines"], min(more["column"], _FARTHEST))
     if op == "write":
-        return write(root, path, more["content"])
+        return write(root, path, more["content"], _room(more))
     if op == "edit":
-        return edit(root, path, more["old"], more["new"], more["all"])
+        return edit(root, path, more["old"], more["new"], more["all"], room=_room(more))
     if op == "take":
         return take(root, path)
     if op == "search":
         wanted = Search(**{**more, "glob": tidy_glob(more["glob"])})
         return search(root, wanted, path, ripgrep)
     raise Refused(f"There is no {op}.")
+
+
+def _room(more: Mapping[str, Any]) -> Room | None:
+    return Room(*more["room"]) if "room" in more else None
 
 
 def _receive() -> dict[str, Any] | None:

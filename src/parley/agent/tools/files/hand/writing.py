@@ -9,6 +9,7 @@ from contextlib import suppress
 
 from .beneath import Place, Refused, Root, open_regular, shown
 from .reading import is_binary
+from .room import Room
 
 __all__ = ["edit", "put_file", "write"]
 
@@ -17,13 +18,16 @@ _LONGEST_EDITED = 10_000_000
 _LINES_NAMED = 10
 
 
-def write(root: Root, path: str, content: str) -> str:
-    """Write a whole file; says whether there was one."""
+def write(root: Root, path: str, content: str, room: Room | None = None) -> str:
+    """Write a whole file, if there is room for it; says whether there was one."""
     raw = _bytes(content)
     if len(raw) > _LONGEST_CONTENT:
         raise Refused(f"The content is longer than {_LONGEST_CONTENT} bytes: write it in parts.")
     if path.endswith("/"):
         raise Refused(f"{shown(path)} names a folder, not a file.")
+    if room is not None:
+        with root.find(path) as place:
+            room.check(root, place, len(raw))
     with root.find(path, make_folders=True) as place:
         if place.name is None:
             raise Refused(f"{shown(path)} is a folder.")
@@ -33,7 +37,9 @@ def write(root: Root, path: str, content: str) -> str:
         return f"{what} {shown(place.path)} ({_size(len(raw))})."
 
 
-def edit(root: Root, path: str, old: str, new: str, every: bool) -> str:
+def edit(
+    root: Root, path: str, old: str, new: str, every: bool, *, room: Room | None = None
+) -> str:
     """Put `new` where `old` is: once, or everywhere."""
     if not old:
         raise Refused("`old` is empty: give the text to replace, or use write_file.")
@@ -54,8 +60,11 @@ def edit(root: Root, path: str, old: str, new: str, every: bool) -> str:
                 f"`old` is in {shown(path)} {len(lines)} times ({_named(lines)}): give more of "
                 f"the text around it, or all=true."
             )
-        if len(content) + len(lines) * (len(instead) - len(wanted)) > _LONGEST_EDITED:
+        size = len(content) + len(lines) * (len(instead) - len(wanted))
+        if size > _LONGEST_EDITED:
             raise Refused(f"{shown(path)} would become longer than {_LONGEST_EDITED} bytes.")
+        if room is not None:
+            room.check(root, place, size)
         put_file(place.folder, place.name, content.replace(wanted, instead), like=status)
         return f"Edited {shown(place.path)} ({_named(lines)})."
 
