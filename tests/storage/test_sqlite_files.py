@@ -289,3 +289,25 @@ async def test_a_path_with_odd_characters_is_one_path(tmp_path: Path) -> None:
     await say(store, "hello")
     await store.close()
     assert file.exists()
+
+
+async def test_what_was_allowed_for_commands_by_their_text_alone_is_asked_again(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "parley.db"
+    scripts = migrations()
+    number = next(n for n, text in scripts.items() if "question ADD COLUMN once" in text)
+    migrate(file, {n: text for n, text in scripts.items() if n < number})
+    with sqlite3.connect(file) as db:
+        for tool in ("terminal", "process", "mail__send"):
+            db.execute(
+                "INSERT INTO permit (scope, session, person, tool, digest, what, at)"
+                " VALUES ('always', '', 'test:ann', ?, 'd', 'do it', 1)",
+                (tool,),
+            )
+    db.close()
+    store = SqliteStore.open(file)
+    assert [grant.tool for grant in await store.grants("test:ann")] == ["mail__send"]
+    call = {"session": "s", "person": "test:ann", "digest": "d"}
+    assert not await store.is_granted(tool="terminal", **call)
+    await store.close()

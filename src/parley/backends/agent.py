@@ -21,7 +21,9 @@ from parley.agent.prompt import (
 )
 from parley.agent.providers import build_provider, is_local, provider_names
 from parley.agent.providers.base import Provider, is_small
+from parley.agent.session_files import owner_of_files, session_folder
 from parley.agent.skills import prompt_part
+from parley.agent.taint import described_by
 from parley.agent.task import AgentTask, Limits, specs_for
 from parley.agent.tokens import Calibration
 from parley.agent.toolbox import Toolbox
@@ -143,6 +145,7 @@ class AgentBackend:
             learns=tends.offers_tools,
             alone=is_local(self._settings, who[0]),
             lean=self._is_lean(tends),
+            outside=", ".join(described_by(begins.tools.values())),
         )
 
     def _begin(self, standing: Standing) -> _Beginning:
@@ -198,6 +201,8 @@ class AgentBackend:
                 environment=self._environment,
                 hands=turn.hands,
                 off=turn.person.off,
+                private=self._own_files(turn),
+                disk=self._toolbox.disk,
             ),
             limits=Limits(
                 min(agent.max_steps, _LEAN_STEPS) if begins.is_lean else agent.max_steps,
@@ -212,7 +217,17 @@ class AgentBackend:
             longest_answer=self._longest_answer(turn.provider),
             turn=f"{turn.session_id}.{turn.id}",
             calibration=self.calibration,
+            outside=turn.outside,
+            strangers=turn.strangers,
+            taint=agent.taint,
         )
+
+    def _own_files(self, turn: Turn) -> Path:
+        """Where the files of this conversation are; a task works with those of who delegated it."""
+        behalf = turn.request.behalf if turn.request is not None else None
+        owner = owner_of_files(turn.session_key, turn.source, behalf)
+        session = turn.session_id if behalf is None else behalf.session
+        return session_folder(turn.profile.session_files, owner, session)
 
     def _longest_answer(self, provider: str | None) -> int | None:
         """Of the provider that is asked first, and of those that stand in for it."""

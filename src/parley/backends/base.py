@@ -72,7 +72,9 @@ class Turn:
     prompt has them. `thread` names the conversation to another agent: who speaks and which of
     their chats it is; it is another one after `/new`. `told` is the end of the history that a
     program brought along with this turn: nobody here has answered it. `times_undone` counts what
-    `/undo` and `/retry` took back in the session.
+    `/undo` and `/retry` took back in the session. `outside` names sources of text in the prompt
+    before the history that nobody in the conversation wrote. `strangers` are the people in the
+    history whose words count as text from outside here.
     """
 
     id: int
@@ -99,6 +101,8 @@ class Turn:
     thread: Callable[[], Awaitable[Thread]] | None = None
     told: tuple[ChatMessage, ...] = ()
     times_undone: Callable[[], Awaitable[int]] | None = None
+    outside: str = ""
+    strangers: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +136,8 @@ class Prefix:
     alone: bool
     lean: bool = False
     """A small model: it is asked for facts and summaries in short requests of their own."""
+    outside: str = ""
+    """Who wrote what it says of tools, where that is neither Parley nor its operator."""
 
 
 class ModelMenu(Protocol):

@@ -6,7 +6,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, TypeAlias
 
@@ -14,6 +14,7 @@ from parley.agent.foreign import clean
 from parley.agent.providers.base import ModelReply
 from parley.memory.asking import KINDS, Task
 from parley.memory.secrets import looks_secret, without_secrets
+from parley.memory.wording import OUTSIDE_CONFIDENCE
 from parley.memory.words import stems, telling
 from parley.storage.memory import Line, NewFact
 
@@ -27,6 +28,10 @@ _MOST_TRIES = 200
 _CHARACTERS_A_WORD = 12
 _LEAST_BEGINNING = 4
 _USUAL_CONFIDENCE = 0.7
+_MOST_OTHERS = 2  # of so many words that tell of a fact one at least is the person's
+_NAMED = re.compile(r"(?<=\s)[A-ZÀ-Þ]\w+")
+_NUMBER_IN = re.compile(r"\d+")
+_DATE = re.compile(r"\b(?:19|20)\d\d(?:-\d\d?(?:-\d\d?)?)?\b")  # instead of “tomorrow”
 _THOUGHT = re.compile(r"<think(?:ing)?>", re.IGNORECASE)
 _THOUGHT_OUT = re.compile(r"</think(?:ing)?>", re.IGNORECASE)
 _NUMBER = re.compile(r"[0-9]{1,18}")
@@ -135,7 +140,7 @@ def _facts(given: Sequence[object], task: Task, *, without: Collection[int]) -> 
     texts: set[str] = set()
     held = cache(lambda: [(stems(line.message.text), line) for line in task.said])
     for value in given[: 2 * _MOST_FACTS]:
-        fact = _fact(value, task.said, held, known) if isinstance(value, dict) else None
+        fact = _fact(value, task, held, known) if isinstance(value, dict) else None
         if fact is None or fact.text.casefold() in texts:
             continue
         texts.add(fact.text.casefold())
@@ -144,9 +149,7 @@ def _facts(given: Sequence[object], task: Task, *, without: Collection[int]) -> 
             return
 
 
-def _fact(
-    value: dict[str, Any], said: Sequence[Line], held: _Held, known: Collection[int]
-) -> NewFact | None:
+def _fact(value: dict[str, Any], task: Task, held: _Held, known: Collection[int]) -> NewFact | None:
     text, kind = value.get("text"), value.get("kind", "other")
     confidence = value.get("confidence", _USUAL_CONFIDENCE)
     if not isinstance(text, str) or not isinstance(kind, str):
@@ -158,11 +161,11 @@ def _fact(
     text = text if len(text) <= _LONGEST_FACT else text[: _LONGEST_FACT - 1] + "…"
     if not _says_something(text) or math.isnan(confidence) or looks_secret(text):
         return None
-    sources = _sources(value.get("sources"), text, said, held)
+    sources = _sources(value.get("sources"), text, task.said, held)
     if not sources:
         return None
     kind = kind.strip().lower()
-    return NewFact(
+    new = NewFact(
         text=text,
         kind=kind if kind in KINDS else "other",
         confidence=float(confidence),
@@ -171,6 +174,42 @@ def _fact(
         person=sources[0].person,
         said_at=max(line.at for line in sources),
     )
+    outside = _outside(text, sources, task)
+    if not outside:
+        return new
+    # It takes the place of nothing that a person said.
+    sure = min(new.confidence, OUTSIDE_CONFIDENCE)
+    return replace(new, confidence=sure, replaces=(), outside=outside)
+
+
+def _outside(text: str, sources: Sequence[Line], task: Task) -> str:
+    """Where a fact may come from that the people it is said to come from did not tell.
+
+    Its words must be theirs, where the model was shown other text as well.
+    """
+    own = [line.message.text for line in sources if not line.message.outside]
+    if not own:
+        return sources[0].message.outside or ""
+    if not task.outside:
+        return ""
+    words = telling(text)
+    told = frozenset().union(*map(stems, own))
+    by_all = " ".join(
+        (
+            *own,
+            *(line.message.text for line in task.said if not line.message.outside),
+            *(fact.text for fact in task.known if not fact.outside),
+        )
+    )
+    is_told = _MOST_OTHERS * len(words & told) >= len(words)
+    # Of long numbers and words the beginnings are alike: a number is told as it stands, or not.
+    numbers, names = _numbers(text), _NAMED.findall(text)
+    is_known = numbers <= _numbers(by_all) and stems(" ".join(names)) <= stems(by_all)
+    return "" if is_told and is_known else task.outside
+
+
+def _numbers(text: str) -> frozenset[str]:
+    return frozenset(_NUMBER_IN.findall(_DATE.sub(" ", text)))
 
 
 def _sources(value: object, text: str, said: Sequence[Line], held: _Held) -> list[Line]:
@@ -188,13 +227,16 @@ def _sources(value: object, text: str, said: Sequence[Line], held: _Held) -> lis
 def _forgettable(task: Task) -> set[int]:
     """Facts from the words of those who speak here: nobody takes back what another said.
 
-    Where several speak, those that whoever said them speaks of again: it is they who may ask.
+    Where several speak, or there is text from outside, those that whoever said them speaks of
+    again: it is they who may ask.
     """
     said: dict[str, list[str]] = {}
     for line in task.said:
+        if line.message.outside:
+            continue
         said.setdefault(line.person, []).append(line.message.text)
     theirs = [fact for fact in task.known if fact.person in said]
-    if len(said) > 1:
+    if len(said) > 1 or task.outside:
         words = {person: stems(" ".join(texts)) for person, texts in said.items()}
         theirs = [fact for fact in theirs if _speak_of(words[fact.person], fact.text)]
     return {fact.id for fact in theirs}

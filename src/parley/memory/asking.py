@@ -42,7 +42,8 @@ class Prompt:
     """How the conversation's next prompt would begin, and who is asked.
 
     `messages` are the history that was given, ready to send. `learns`: this model is good enough
-    to say what is worth remembering. `alone`: it does one thing at a time.
+    to say what is worth remembering. `alone`: it does one thing at a time. `outside` names who
+    wrote what it says of tools, where that is neither Parley nor its operator.
     """
 
     system: str
@@ -53,6 +54,7 @@ class Prompt:
     alone: bool = False
     lean: bool = False
     """A small model: it is asked in short requests of their own, without all of this."""
+    outside: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +62,8 @@ class Task:
     """What is wanted of a part: facts from what people `said` in it, and with `fold` a summary.
 
     `known` are the facts that may be corrected. `summary` is the one so far, where the prompt does
-    not hold it already; the new one has at most so many `words`.
+    not hold it already; the new one has at most so many `words`. `outside` names sources of text
+    in the prompt that nobody in the conversation wrote: its words are not those of a person.
     """
 
     said: tuple[Line, ...] = ()
@@ -68,6 +71,7 @@ class Task:
     fold: bool = False
     summary: str = ""
     words: int = 300
+    outside: str = ""
 
 
 def said_by_people(lines: Sequence[Line]) -> tuple[Line, ...]:

@@ -30,15 +30,20 @@ _ASKED_FOR: Final = frozenset({"tool", "command"})
 
 
 def core_facts(facts: Sequence[Fact], *, budget_tokens: int, now: float) -> str:
-    """All of them where they fit, else those that matter most; empty where there are none."""
-    lines = {fact.id: _line(fact) for fact in facts}
-    if not lines:
+    """All of them where they fit, else those that matter most; empty where there are none.
+
+    Those that may come from outside text are only counted: whoever searches for them is told so,
+    and not every turn is tainted by them.
+    """
+    own = [fact for fact in facts if not fact.outside]
+    lines = {fact.id: _line(fact) for fact in own}
+    if not facts:
         return ""
-    whole = _printed(facts, lines)
+    whole = _printed(own, lines, left_out=len(facts) - len(own))
     if tokens_of_text(whole) <= budget_tokens:
         return whole
-    chosen = _chosen(facts, lines, budget_tokens, now)
-    return _printed(chosen, lines, left_out=len(lines) - len(chosen)) if chosen else ""
+    chosen = _chosen(own, lines, budget_tokens, now)
+    return _printed(chosen, lines, left_out=len(facts) - len(chosen)) if chosen else ""
 
 
 def _chosen(

@@ -6,10 +6,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
+from parley import audit
 from parley.memory.diff import diff_of
 from parley.memory.document import Told, as_document, read_document
 from parley.memory.views import Views
-from parley.memory.wording import kind_named, worded
+from parley.memory.wording import OUTSIDE_CONFIDENCE, kind_named, worded
 from parley.protocol import ParleyError
 from parley.storage.memory import (
     PROFILE,
@@ -139,9 +140,10 @@ class MemoryDesk:
         origin: Origin,
         dedupe: str | None = None,
         turn: int | None = None,
+        outside: str = "",
     ) -> Fact:
         """The fact as it is now: a new one, or the one that said the same."""
-        new = NewFact(worded(text), kind=kind_named(kind), person=person)
+        new = _from_outside(NewFact(worded(text), kind=kind_named(kind), person=person), outside)
         edit = Edit(adds=(new,))
         commit = await self._remember(place, edit, by, origin, dedupe=dedupe, turn=turn)
         for change in commit.changes:
@@ -164,11 +166,13 @@ class MemoryDesk:
         kind: str | None = None,
         dedupe: str | None = None,
         turn: int | None = None,
+        outside: str = "",
     ) -> Fact:
         """Other words for a fact; where those are known already it becomes one with them."""
         fact = await self.fact(id, whose)
         named = fact.kind if kind is None else kind_named(kind)
-        edit = Edit(changes={id: NewFact(worded(text), kind=named, person=fact.person)})
+        new = _from_outside(NewFact(worded(text), kind=named, person=fact.person), outside)
+        edit = Edit(changes={id: new})
         await self._remember(fact.place, edit, by, origin, dedupe=dedupe, turn=turn)
         return await self._as_it_is(id)
 
@@ -201,6 +205,9 @@ class MemoryDesk:
         if not gone.facts:
             named = f"fact {missing[0]}" if missing else "such thing"
             raise ParleyError(f"There is no {named} here.")
+        audit.record(
+            "memory.forgotten", who=_who(by), facts=list(gone.facts), messages=gone.messages
+        )
         return gone
 
     # ── commits ──
@@ -246,6 +253,7 @@ class MemoryDesk:
         undone = await self._store.undo_commit(id, by=by)
         if undone is None:
             raise ParleyError(f"Change {id} cannot be taken back: nothing of it is left as it was.")
+        audit.record("memory.undone", who=_who(by), change=id)
         return undone
 
     # ── elsewhere ──
@@ -254,6 +262,7 @@ class MemoryDesk:
         """A document of all that is theirs, for `load`."""
         parts = [whose] if isinstance(whose, Whose) else whose
         facts = {fact.id: fact for part in parts for fact in await self.listing(part)}
+        audit.record("memory.exported", facts=len(facts))
         return as_document(facts.values())
 
     async def load(
@@ -309,9 +318,12 @@ class MemoryDesk:
         turn: int | None = None,
     ) -> Commit:
         kind = _KINDS[origin]
-        return await self._store.remember(
+        commit = await self._store.remember(
             place, edit, by=by, origin=origin, kind=kind, dedupe=dedupe, turn=turn
         )
+        # What it says is not repeated here, where nobody could forget it.
+        audit.record("memory.changed", who=_who(by), way=origin, change=commit.id, place=place)
+        return commit
 
     async def _merge_views(self, places: set[str]) -> None:
         if self._views is not None:
@@ -323,6 +335,16 @@ class MemoryDesk:
         if self._views is not None:
             for place in sorted(places):
                 await self._views.write_place(place, even_if_unclear=True)
+
+
+def _who(by: str) -> str:
+    """For the audit log: `owner` is whoever is at the command line."""
+    return "" if by == "owner" else by
+
+
+def _from_outside(new: NewFact, outside: str) -> NewFact:
+    """What the agent may have read somewhere is less sure than what a person says."""
+    return replace(new, outside=outside, confidence=OUTSIDE_CONFIDENCE) if outside else new
 
 
 def _of(change: Change, whose: Whose) -> bool:

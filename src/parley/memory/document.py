@@ -37,6 +37,7 @@ class _FactRecord(BaseModel):
     confidence: Annotated[float, Field(ge=0, le=1)] = 1.0
     said_at: Annotated[float, Field(ge=0, lt=1e11, allow_inf_nan=False)] | None = None
     person: Annotated[str, Field(max_length=1000)] = ""
+    outside: Annotated[str, Field(max_length=1000)] = ""
 
 
 class _Document(BaseModel):
@@ -58,6 +59,7 @@ def as_document(facts: Iterable[Fact]) -> dict[str, object]:
                 "confidence": fact.confidence,
                 "said_at": fact.said_at,
                 "person": fact.person,
+                "outside": fact.outside,
             }
             for fact in facts
         ],
@@ -88,6 +90,7 @@ def read_document(document: object) -> tuple[list[Told], list[str]]:
                 confidence=record.confidence,
                 said_at=record.said_at,
                 person=record.person,
+                outside=record.outside,
             )
         except ParleyError as error:
             problems.append(f"Fact {number} was left out: {error}")

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 
 from parley.agent.providers.base import ModelRequest
+from parley.agent.taint import sources_named
 from parley.memory.asking import (
     Prompt,
     Task,
@@ -48,7 +49,10 @@ class Asked:
 
 
 class Fitting:
-    """`build` makes the conversation's prompt with these messages for its history."""
+    """`build` makes the conversation's prompt with these messages for its history.
+
+    `summary` stands before them, and `outside` names what outside text went into it.
+    """
 
     def __init__(
         self,
@@ -57,12 +61,14 @@ class Fitting:
         *,
         build: Callable[[Sequence[ChatMessage]], Awaitable[Prompt]],
         summary: str,
+        outside: str = "",
         budget: Budget,
         estimate: Estimate,
     ) -> None:
         self._tools = tools
         self._build = build
         self._summary = summary
+        self._outside = outside
         self._words = min(400, max(60, budget.tokens // 20))
         self._estimate = estimate
         self._reply = budget.reply
@@ -134,6 +140,7 @@ class Fitting:
             fold=part.keep_from is not None,
             summary=_missing(self._summary, prompt),
             words=self._words,
+            outside=sources_named(messages, before=self._outside, others=[prompt.outside]),
         )
         request = request_of(prompt, self._tools, task_text(task, wrong=self._wrong))
         # A provider's own limit for answers may be as large as the window.

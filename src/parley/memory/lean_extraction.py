@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from parley.agent.foreign import one_line
@@ -115,15 +115,7 @@ class LeanExtraction:
                 "earlier one?"
             )
             if await self._is_so(question):
-                return NewFact(
-                    fact.text,
-                    fact.kind,
-                    fact.confidence,
-                    fact.sources,
-                    (each.id,),
-                    fact.person,
-                    fact.said_at,
-                )
+                return replace(fact, replaces=() if fact.outside else (each.id,))
         return fact
 
     async def _is_so(self, question: str) -> bool:

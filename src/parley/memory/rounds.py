@@ -13,6 +13,7 @@ from typing import Final, Literal, TypeAlias
 
 from parley.agent.foreign import one_line
 from parley.agent.providers.base import ModelReply, ModelRequest, Provider, ProviderError
+from parley.agent.taint import sources_named
 from parley.agent.tokens import estimate_tokens
 from parley.memory.answer import Answer, read_answer
 from parley.memory.archiving import with_archived
@@ -132,6 +133,7 @@ class _Round:
             tuple(tools) if provider.offers_tools else (),
             build=partial(self._build, prompt),
             summary=session.summary,
+            outside=session.outside,
             budget=self._budget,
             estimate=self._estimate,
         )
@@ -401,6 +403,7 @@ class _Round:
             by=self._usage[-1].model or self._provider.model if self._usage else "",
             note=_note(kind, len(lines)) if note is None else note,
             usage=tuple(self._usage),
+            outside=sources_named(line.message for line in lines),
         )
         self._usage.clear()  # broken off in the midst of this, it may be stored all the same
         commit = await self._means.sessions.consolidate(made)

@@ -8,9 +8,11 @@ from typing import Final
 from parley.memory.secrets import looks_secret
 from parley.protocol import ParleyError
 
-__all__ = ["LONGEST", "REFUSAL", "flat", "kind_named", "worded"]
+__all__ = ["LONGEST", "OUTSIDE_CONFIDENCE", "REFUSAL", "flat", "kind_named", "worded"]
 
 LONGEST: Final = 500
+OUTSIDE_CONFIDENCE: Final = 0.5
+"""At most so sure is a fact that may come from what the agent read, and not from a person."""
 _LONGEST_KIND: Final = 32
 REFUSAL: Final = "That looks like a key or password; such things are not remembered."
 

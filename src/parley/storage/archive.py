@@ -11,13 +11,14 @@ import stat
 import tarfile
 import tempfile
 import time
-from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Final, cast
 
 from parley.config.errors import shown
+from parley.config.load import load_settings
+from parley.config.tree import TreeEntry, open_top, walk_tree
 from parley.profiles import Profile
 from parley.protocol import ParleyError
 
@@ -31,9 +32,10 @@ MOST_FILES: Final = 100_000
 NEVER: Final = frozenset(
     # What only matters while it is served, what SQLite keeps beside a database, the processes of
     # this machine, and, in the home of the default profile, what is not of that profile. API keys
-    # open one profile in one place.
-    {"run", "parley.db-wal", "parley.db-shm", "profiles", "archive", "active_profile", "processes"}
-    | {"api_keys.json", "api.key"}
+    # open one profile in one place, the audit log tells of one machine, and what an import held
+    # back is for its owner there to confirm.
+    {"run", "parley.db-wal", "parley.db-shm", "parley.db-journal", "profiles", "archive"}
+    | {"active_profile", "processes", "api_keys.json", "api.key", "audit", "quarantine"}
 )
 _DATABASE: Final = "parley.db"
 _MAY_BE_LINKS: Final = frozenset({"config.yaml", "SOUL.md", ".env", _DATABASE})
@@ -48,6 +50,8 @@ class Packed:
     size: int = 0
     links: list[str] = field(default_factory=list)
     """Links are left out: they lead elsewhere."""
+    deep: list[str] = field(default_factory=list)
+    """Folders that lie too deep are left out as well."""
     damaged: bool = False
     """The database could not be read and was taken as it is."""
 
@@ -81,12 +85,12 @@ class _Choice:
 
     def takes(self, name: str) -> bool:
         """Whether an entry of the home itself is wanted."""
-        if name in NEVER or (name == "logs" and not self.logs):
-            return False
+        if name in NEVER or name.startswith("..") or (name == "logs" and not self.logs):
+            return False  # with two dots: what a killed process left of `.env`
         if name == "matrix" and self.copy:
             return False  # a device is used in one place: a copy signs in for itself
         # In its home an MCP server keeps what it signed in with, and Matrix its device.
-        return self.secrets or not (name.startswith(".env") or name in {"mcp", "matrix"})
+        return self.secrets or not (name.startswith(".") or name in {"mcp", "matrix"})
 
 
 def _manifest(profile: Profile, *, secrets: bool) -> bytes:
@@ -103,72 +107,82 @@ def _manifest(profile: Profile, *, secrets: bool) -> bytes:
 
 
 def _add_home(tar: tarfile.TarFile, profile: Profile, packed: Packed, choice: _Choice) -> None:
-    for relative, entry in _walk(profile.home, choice):
-        name = f"{INSIDE}/{relative}"
-        if entry.is_dir(follow_symlinks=False):
-            folder = tarfile.TarInfo(name)
-            folder.type, folder.mode, folder.mtime = tarfile.DIRTYPE, 0o700, int(time.time())
-            tar.addfile(folder)
-        elif entry.is_symlink() and relative not in _MAY_BE_LINKS:
-            packed.links.append(relative)
-            continue
-        else:
-            content = _content(profile, relative, packed, choice)
-            if content is None:
-                continue
-            with content:
-                packed.size += _add(tar, name, content, mode=_mode(entry))
-        packed.files += 1
-        if packed.files > MOST_FILES or packed.size > MOST_BYTES:
-            raise ParleyError(
-                f"{shown(profile.home)} holds more than an archive takes ({MOST_FILES:,} files, "
-                f"{MOST_BYTES // 1024**3} GiB); move what is large out of its workspace first."
-            )
-
-
-def _walk(home: Path, choice: _Choice) -> Iterator[tuple[str, os.DirEntry[str]]]:
-    """Every entry below the home with its path in it, a directory before what it holds."""
     ours = choice.scratch.stat()
-    waiting = [""]
-    while waiting:
-        folder = waiting.pop()
-        try:
-            with os.scandir(home / folder) as found:
-                entries = sorted(found, key=lambda entry: entry.name)
-        except FileNotFoundError:
-            continue
-        for entry in entries:
-            if not folder and not choice.takes(entry.name):
+    key = None if choice.secrets else _tls_key(profile)
+
+    def wanted(path: str, status: os.stat_result) -> bool:
+        if os.path.samestat(status, ours):
+            return False  # the archive that is being written
+        if key is not None and os.path.samestat(status, key):
+            return False
+        return "/" in path or choice.takes(path)
+
+    with open_top(profile.home) as top:
+        for entry in walk_tree(top, wanted=wanted, too_deep=packed.deep.append):
+            name = f"{INSIDE}/{entry.path}"
+            if entry.is_folder:
+                folder = tarfile.TarInfo(name)
+                folder.type, folder.mode, folder.mtime = tarfile.DIRTYPE, 0o700, int(time.time())
+                tar.addfile(folder)
+            elif entry.is_link and entry.path not in _MAY_BE_LINKS:
+                packed.links.append(entry.path)
                 continue
-            if entry.inode() == ours.st_ino and entry.name == choice.scratch.name:
-                continue  # the archive that is being written
-            relative = f"{folder}/{entry.name}" if folder else entry.name
-            yield relative, entry
-            if entry.is_dir(follow_symlinks=False):
-                waiting.append(relative)
+            else:
+                content = _content(profile, entry, packed, choice)
+                if content is None:
+                    continue
+                with content:
+                    packed.size += _add(tar, name, content, mode=entry.mode)
+            packed.files += 1
+            if packed.files > MOST_FILES or packed.size > MOST_BYTES:
+                raise ParleyError(
+                    f"{shown(profile.home)} holds more than an archive takes ({MOST_FILES:,} files,"
+                    f" {MOST_BYTES // 1024**3} GiB); move what is large out of its workspace first."
+                )
 
 
-def _content(profile: Profile, relative: str, packed: Packed, choice: _Choice) -> IO[bytes] | None:
+def _tls_key(profile: Profile) -> os.stat_result | None:
+    """The file that `gateway.tls.key` names, which may lie in the home."""
+    try:
+        key = load_settings(profile, {}).gateway.tls.key
+        return None if key is None else Path(key).expanduser().stat()
+    except (ParleyError, OSError):
+        return None
+
+
+def _content(
+    profile: Profile, entry: TreeEntry, packed: Packed, choice: _Choice
+) -> IO[bytes] | None:
     """What is in a file now; None for what is no file, or is gone."""
-    if relative == _DATABASE:
+    if entry.path == _DATABASE:
         copy = _database(profile, choice)
         if copy is not None:
             return copy
         packed.damaged = True
-    return _file(profile.home / relative, choice.scratch, follow=relative in _MAY_BE_LINKS)
+    if entry.path in _MAY_BE_LINKS:
+        descriptor = _open_linked(profile.home / entry.path)
+    else:
+        descriptor = entry.open()
+    return None if descriptor is None else _copied(descriptor, choice.scratch)
 
 
-def _file(path: Path, scratch: Path, *, follow: bool) -> IO[bytes] | None:
+def _open_linked(path: Path) -> int | None:
+    """A file of the home itself, which its owner may keep elsewhere."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | (0 if follow else os.O_NOFOLLOW))
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         if not path.is_file():
             return None
         raise
+    if stat.S_ISREG(os.fstat(descriptor).st_mode):
+        return descriptor
+    os.close(descriptor)
+    return None
+
+
+def _copied(descriptor: int, scratch: Path) -> IO[bytes]:
+    """A copy first: its length is what was read, whoever writes to the file meanwhile."""
     with os.fdopen(descriptor, "rb") as source:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            return None
-        # A copy first: its length is what was read, whoever writes to the file meanwhile.
         copy = tempfile.SpooledTemporaryFile(_IN_MEMORY, dir=str(scratch))  # noqa: SIM115
         shutil.copyfileobj(source, copy, 1024**2)
     return cast("IO[bytes]", copy)
@@ -206,11 +220,3 @@ def _add(tar: tarfile.TarFile, name: str, content: IO[bytes], *, mode: int) -> i
     content.seek(0)
     tar.addfile(info, content)
     return info.size
-
-
-def _mode(entry: os.DirEntry[str]) -> int:
-    try:
-        runs = entry.stat().st_mode & 0o100
-    except FileNotFoundError:
-        runs = 0
-    return 0o700 if runs else 0o600

@@ -148,12 +148,13 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One line of a transcript."""
+    """One line of a transcript; `person` is who spoke in its turn."""
 
     id: int
     turn: int
     message: ChatMessage
     at: float
+    person: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +163,8 @@ class Recall:
 
     With `since`, only the entries after that one, when what was before them still holds.
     `summary` stands for what was said before the first of them; `versions` are those of the
-    places that were asked for.
+    places that were asked for. `outside` names sources of text that nobody in the conversation
+    wrote, and that stood before the window.
     """
 
     provider: str | None
@@ -172,6 +174,7 @@ class Recall:
     whole: bool
     summary: str = ""
     versions: tuple[int, ...] = ()
+    outside: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,10 +211,14 @@ class TurnEnd:
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """What a turn has said so far; it is kept when that very turn is ended."""
+    """What a turn has said so far; it is kept when that very turn is ended.
+
+    `outside` is that of the `ChatMessage` it becomes.
+    """
 
     turn: int
     text: str
+    outside: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -547,7 +554,9 @@ class Store(HandsStore, PeopleStore, MemoryStore, ItemStore, Protocol):
     async def times_undone(self, session: str) -> int:
         """How many turns of the session were taken back by `/undo` or `/retry`."""
 
-    async def move_window(self, session: str, keep_from: int) -> None: ...
+    async def move_window(self, session: str, keep_from: int, *, outside: str = "") -> None:
+        """Prompts begin with that entry; `outside` as in `Recall`, of what was before it."""
+
     async def sessions(
         self, *, lane: str | None = None, limit: int = 50, before: float | None = None
     ) -> list[SessionRecord]: ...

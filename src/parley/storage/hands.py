@@ -90,6 +90,8 @@ class Question:
     """Of the tool and its exact arguments."""
     what: str
     expires_at: float
+    once: str = ""
+    """Why a yes holds for this call only; empty where it may hold for longer."""
     state: QuestionState = "waiting"
     by: str | None = None
     at: float = 0.0
@@ -266,7 +268,8 @@ class HandsStore(Protocol):
     async def settle_question(
         self, id: str, state: QuestionState, *, by: str | None = None, scope: Scope = "once"
     ) -> bool:
-        """Decide it, once; an `allowed` one of a wider scope leaves a grant. False: it was.
+        """Decide it, once; an `allowed` one of a wider scope leaves a grant, unless a yes
+        holds for that call only. False: it was decided before.
 
         Once it has expired it can be neither allowed nor denied. A stopped turn's are `gone`.
         """

@@ -62,7 +62,8 @@ class Fact:
     """Something that is remembered. `sources` are the entries of the transcript it came from.
 
     `person` is whose words it came from: they may see and remove it. Empty: an owner's doing.
-    `said_at` is when it was said, `at` when it was last changed here.
+    `said_at` is when it was said, `at` when it was last changed here. `outside` names what the
+    agent had read, such as a web page, where the fact may come from that and not from the person.
     """
 
     id: int
@@ -78,13 +79,15 @@ class Fact:
     session: str | None = None
     state: FactState = "current"
     replaced_by: int | None = None
+    outside: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class NewFact:
     """A fact on its way in. It takes the place of those it `replaces`, unless they are newer.
 
-    Where the same is known already, the two become one: sources and the higher confidence stay.
+    Where the same is known already, the two become one: sources and the higher confidence stay,
+    and it is the person's own (without `outside`) when either was.
     """
 
     text: str
@@ -95,6 +98,7 @@ class NewFact:
     person: str = ""
     said_at: float | None = None
     """None: now."""
+    outside: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,13 +180,15 @@ class Forgotten:
 class Seen:
     """How a session was when it was looked at: what was made from that holds only while it is so.
 
-    `tend_at` is when it was last put in line, None when it is not in line.
+    `tend_at` is when it was last put in line, None when it is not in line. `in_turn`: a turn ran,
+    of which nothing could be seen yet.
     """
 
     revision: int
     learned: int
     folded: int
     tend_at: float | None
+    in_turn: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +198,8 @@ class Tended:
     Facts were taken from its entries up to `seen.learned`. The `summary` stands for all entries
     before `seen.folded`; prompts begin at `window_start`, which is behind it where a part was cut
     in a hurry. `last` is its newest entry. `place` is where it is remembered, where that was noted
-    with it (note `memory`); `source` and `person` are of its newest turn.
+    with it (note `memory`); `source` and `person` are of its newest turn. `outside` names sources
+    of text before the window that nobody in the conversation wrote.
     """
 
     id: str
@@ -206,6 +213,7 @@ class Tended:
     last: int
     summary: str
     seen: Seen
+    outside: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,7 +241,8 @@ class Consolidation:
 
     `forgets` are facts that the people in it took back for good. `learned` is how far facts are
     taken now; `usage` the model calls it cost. With `cut` prompts begin with that entry, and the
-    part before it is still to be folded.
+    part before it is still to be folded. `outside` names sources of text in the part that nobody
+    in the conversation wrote.
     """
 
     session: str
@@ -250,6 +259,7 @@ class Consolidation:
     by: str = ""
     note: str = ""
     usage: tuple[Usage, ...] = ()
+    outside: str = ""
 
 
 # ── places ────────────────────────────────────────────────────────────────────────────────────
@@ -298,7 +308,8 @@ class MemoryStore(Protocol):
     async def put_off(self, session: str, seen: Seen, until: float | None) -> bool:
         """Out of line (None), or back in line then; False when a turn began since it was seen.
 
-        It does not leave the line while a turn runs in its lane: there will be more to do.
+        It does not leave the line while a turn runs in its lane, nor if one ran when it was seen:
+        there is more to do.
         """
 
     async def remember_at(self, session: str, turn: int, place: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import shutil
 import tarfile
 import zlib
 from collections.abc import Iterator
@@ -14,26 +15,61 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from parley.config.errors import shown
+from parley.config.tree import DEEPEST, open_below, open_top
 from parley.protocol import ParleyError
 from parley.storage.archive import FORMAT, INSIDE, MANIFEST, MOST_BYTES, MOST_FILES, NEVER
 
-__all__ = ["Archive", "open_archive"]
+__all__ = ["Archive", "UnpackLimits", "open_archive"]
 
 _PIECE: Final = 1024**2
+_UNSUSPICIOUS: Final = 64 * 1024**2
+_KEPT_FREE: Final = 256 * 1024**2
 _LARGEST_MANIFEST: Final = 64 * 1024
 _ODD = (tarfile.TarError, zlib.error, EOFError, ValueError, LookupError, RecursionError)
 
 
+@dataclass(frozen=True, slots=True)
+class UnpackLimits:
+    """How much an archive may unpack to."""
+
+    total: int = MOST_BYTES
+    files: int = MOST_FILES
+    ratio: int | None = 100
+    """Unpacked bytes for each byte of the file, past the first 64 MiB; None: any."""
+
+    @classmethod
+    def raised(cls, gigabytes: int) -> UnpackLimits:
+        """What a person says they want to have unpacked."""
+        total = gigabytes * 1024**3
+        return cls(total, max(MOST_FILES, MOST_FILES * total // MOST_BYTES), None)
+
+    def allows(self, unpacked: int, packed: int) -> bool:
+        """Whether so much may come out of so many bytes of a file."""
+        return self.ratio is None or unpacked <= _UNSUSPICIOUS + self.ratio * packed
+
+
 class _Bounded(gzip.GzipFile):
-    """Hands out no more at once than we ever ask for: a header cannot fill the memory."""
+    """Hands out no more at once than we ever ask for, and no more in all than it should hold."""
+
+    def __init__(self, raw: BinaryIO, limits: UnpackLimits) -> None:
+        super().__init__(fileobj=raw, mode="rb")
+        self._raw = raw
+        self._limits = limits
 
     def read(self, size: int | None = -1) -> bytes:
         if size is None or not 0 <= size <= _PIECE:
             raise tarfile.ReadError("too much at once")
         try:
-            return super().read(size)
+            found = super().read(size)
         except gzip.BadGzipFile as error:
             raise tarfile.ReadError(str(error)) from error
+        if not self._limits.allows(self.tell(), self._raw.tell()):
+            raise _Swollen
+        return found
+
+
+class _Swollen(Exception):
+    """More comes out than the size of the file lets one expect."""
 
 
 @dataclass(slots=True)
@@ -45,22 +81,30 @@ class Archive:
     secrets: bool
     _tar: tarfile.TarFile
     _content: _Bounded
+    _limits: UnpackLimits
 
     def unpack(self, home: Path) -> None:
         """Make `home`, for its owner alone, of what the archive holds."""
+        free = shutil.disk_usage(home.parent).free - _KEPT_FREE
+        packed = self.file.stat().st_size
         home.mkdir(mode=0o700)
         files = size = 0
-        while (member := _next(self._tar)) is not None:
-            parts = self._parts(member)
-            files += 1
-            size += member.size
-            if files > MOST_FILES or size > MOST_BYTES:
-                raise ParleyError(
-                    f"{shown(self.file)} holds more than {MOST_FILES:,} files or "
-                    f"{MOST_BYTES // 1024**3} GiB; nothing was unpacked."
-                )
-            if parts and parts[0] not in NEVER:
-                self._place(member, home.joinpath(*parts))
+        with open_top(home) as top:
+            while (member := _next(self._tar)) is not None:
+                parts = self._parts(member)
+                files += 1
+                size += member.size
+                if files > self._limits.files or size > self._limits.total:
+                    raise self._too_large()
+                if not self._limits.allows(size, packed):
+                    raise _Swollen
+                if size > free:
+                    raise ParleyError(
+                        f"{shown(self.file)} unpacks to more than the {max(free, 0) // 1024**2:,} "
+                        "MiB that may be filled on this disk; nothing was unpacked."
+                    )
+                if parts and parts[0] not in NEVER:
+                    self._place(member, top, parts)
         self._read_to_the_end()
 
     def _parts(self, member: tarfile.TarInfo) -> list[str]:
@@ -73,17 +117,23 @@ class Archive:
             raise self._refused("something that is neither a file nor a directory")
         if member.size < 0 or (not parts and not member.isdir()):
             raise self._refused("an entry that makes no sense")
+        if len(parts) > DEEPEST:
+            raise self._refused("a path that lies too deep")
         return parts
 
-    def _place(self, member: tarfile.TarInfo, target: Path) -> None:
+    def _place(self, member: tarfile.TarInfo, top: int, parts: list[str]) -> None:
+        """Name by name from the top on, and through no link."""
         try:
             if member.isdir():
-                _make_parents(target)
-                target.mkdir(mode=0o700, exist_ok=True)
+                os.close(open_below(top, parts, make=True))
                 return
-            _make_parents(target)
-            mode = 0o700 if member.mode & 0o100 else 0o600
-            descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+            folder = open_below(top, parts[:-1], make=True)
+            try:
+                flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+                mode = 0o700 if member.mode & 0o100 else 0o600
+                descriptor = os.open(parts[-1], flags, mode, dir_fd=folder)
+            finally:
+                os.close(folder)
         except (FileExistsError, NotADirectoryError) as error:
             raise self._refused("two things of the same name") from error
         content = self._tar.extractfile(member)
@@ -94,12 +144,18 @@ class Archive:
     def _read_to_the_end(self) -> None:
         """Behind the last entry come empty blocks and a checksum: only then it was all there."""
         self._content.seek(self._tar.offset)
-        for piece in range(MOST_BYTES // _PIECE):
+        for piece in range(self._limits.total // _PIECE):
             found = self._content.read(_PIECE)
             if any(found) or (not found and not piece):
                 raise tarfile.ReadError("it does not end as it should")
             if not found:
                 return
+
+    def _too_large(self) -> ParleyError:
+        return ParleyError(
+            f"{shown(self.file)} holds more than {self._limits.files:,} files or "
+            f"{self._limits.total // 1024**3} GiB; nothing was unpacked. If you trust it: --max-gb"
+        )
 
     def _refused(self, what: str) -> ParleyError:
         return ParleyError(
@@ -108,16 +164,22 @@ class Archive:
 
 
 @contextmanager
-def open_archive(file: Path) -> Iterator[Archive]:
+def open_archive(file: Path, limits: UnpackLimits | None = None) -> Iterator[Archive]:
     """Open an archive and read its manifest; all that is wrong with it is one sentence."""
+    limits = limits or UnpackLimits()
     try:
         with (
             _opened(file) as raw,
-            _Bounded(fileobj=raw, mode="rb") as content,
+            _Bounded(raw, limits) as content,
             tarfile.open(fileobj=content, mode="r:") as tar,
         ):
             name, secrets = _manifest(tar, file)
-            yield Archive(file, name, secrets, tar, content)
+            yield Archive(file, name, secrets, tar, content, limits)
+    except _Swollen as error:
+        raise ParleyError(
+            f"{shown(file)} unpacks to more than {limits.ratio} times its size; nothing was "
+            "unpacked. If you trust it, say how much it may take: --max-gb"
+        ) from error
     except _ODD as error:
         raise ParleyError(
             f"{shown(file)} is not the archive of a profile, or it is damaged."
@@ -157,10 +219,3 @@ def _next(tar: tarfile.TarFile) -> tarfile.TarInfo | None:
     # It keeps a list of all it has seen, which nobody asks for here.
     tar.members = []  # type: ignore[attr-defined]
     return member
-
-
-def _make_parents(target: Path) -> None:
-    """`mkdir(parents=True)` would leave the directories between open to others."""
-    missing = [folder for folder in target.parents if not folder.exists()]
-    for folder in reversed(missing):
-        folder.mkdir(mode=0o700)

@@ -17,6 +17,7 @@ from parley.agent.hands import Asked, Asking, Hands
 from parley.agent.person import Soul, UserSettings
 from parley.backends.direct import build_thread_key
 from parley.protocol import (
+    REMOTE_AGENT,
     ApprovalAsked,
     Attachment,
     ChatMessage,
@@ -259,7 +260,7 @@ async def test_tools_divide_an_answer_and_what_is_withdrawn_is_gone(tmp_path: Pa
     async with DirectAgent(script) as agent, direct(agent, tmp_path) as backend:
         assert await run(backend) == [
             TextDelta("Let me see."),
-            StepTaken((ChatMessage("assistant", "Let me see."),)),
+            StepTaken((ChatMessage("assistant", "Let me see.", outside=REMOTE_AGENT),)),
             ToolStarted(call),
             ToolFinished(call, ok=False),
             TextDelta("It is wr"),
@@ -328,7 +329,8 @@ async def test_a_question_of_the_agent_is_the_persons_and_their_word_goes_back(
         ask.may_answer.set()
         events = await running
     call = ToolCall("q1", "rm")
-    assert ask.asked == [Asking(call, "1.far.q1", "delete all")]
+    once = "the remote agent wants a word for each call"  # it does not say otherwise
+    assert ask.asked == [Asking(call, "1.far.q1", "delete all", once=once)]
     assert events[0] == ApprovalAsked(call, "May I delete all?", id="appr_1")
     assert events[-1] == Final("done")
     assert answers == [{"type": "APPROVAL_ANSWER", "id": "q1", "allowed": allowed}]

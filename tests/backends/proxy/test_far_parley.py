@@ -12,6 +12,7 @@ import pytest
 
 from parley.agent.hands import Asking
 from parley.protocol import (
+    REMOTE_AGENT,
     ApprovalAsked,
     Attachment,
     ChatMessage,
@@ -59,7 +60,7 @@ async def test_steps_and_tools_are_told_as_they_happen() -> None:
         result = await backend.answer(a_turn("do it"))
     assert events == [
         TextDelta("I try."),
-        StepTaken((ChatMessage("assistant", "I try."),)),
+        StepTaken((ChatMessage("assistant", "I try.", outside=REMOTE_AGENT),)),
         ToolStarted(CALL),
         ToolFinished(CALL, ok=False),
         TextDelta("Oops"),
@@ -144,7 +145,7 @@ async def test_a_question_is_put_here_and_the_decision_sent_back(allowed: bool, 
                     person.asked[0].allowed = allowed
                     person.asked[0].answered.set()
     assert events == [
-        ApprovalAsked(CALL, "let the remote agent use `delete`: May I?", id="here-1"),
+        ApprovalAsked(CALL, "let the remote agent use `delete`\n\nIt asks: `May I?`", id="here-1"),
         TextDelta("Done."),
         Final("Done."),
     ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from parley.backends.proxy.stream import ApprovalWanted, Happening, RemoteReply, StepOver
 from parley.protocol import (
+    CallDelta,
     ReasoningDelta,
     TextDelta,
     TextReset,
@@ -181,6 +183,20 @@ def test_a_question_is_told_with_its_call() -> None:
     asked = {"id": "a1", "question": "May I?", "call": {"id": "c1", "name": "rm", "arguments": {}}}
     _, happened = read(chunk_of(asked, event="parley.approval"))
     assert happened == [ApprovalWanted("a1", "May I?", ToolCall("c1", "rm"))]
+    _, happened = read(chunk_of({**asked, "lasting": True}, event="parley.approval"))
+    assert happened == [ApprovalWanted("a1", "May I?", ToolCall("c1", "rm"), lasting=True)]
+
+
+def test_a_question_that_cannot_be_shown_whole_is_not_cut() -> None:
+    call = {"id": "c1", "name": "rm", "arguments": {}}
+    whole = "May I " + "x" * 8_000 + "?"
+    _, happened = read(
+        chunk_of({"id": "a1", "question": whole, "call": call}, event="parley.approval")
+    )
+    assert happened == [ApprovalWanted("a1", whole, ToolCall("c1", "rm"))]
+    asked = {"id": "a1", "question": "May I " + "x" * 80_000 + "?", "call": call}
+    _, happened = read(chunk_of(asked, event="parley.approval"))
+    assert happened == [ApprovalWanted("a1", "", ToolCall("c1", "rm"))]
 
 
 @pytest.mark.parametrize("name", ["parley.tool", "parley.approval", "parley.step", "parley.x"])
@@ -293,8 +309,15 @@ def outcome(chunks: list[bytes], *, most_bytes: int = 100_000) -> tuple[Any, ...
     for chunk in chunks:
         happened += reply.feed(chunk)
     happened += reply.finish()
-    calls = [(call.name, call.arguments) for call in reply.calls]  # an id may be ours to make
-    return happened, reply.text, calls, reply.usage, reply.error, reply.fault, reply.is_over
+    # A call without an id gets one of ours, which is another each time.
+    shown = [
+        replace(event, id="ours")
+        if isinstance(event, CallDelta) and event.id not in ("c1", "c2")
+        else event
+        for event in happened
+    ]
+    calls = [(call.name, call.arguments) for call in reply.calls]
+    return shown, reply.text, calls, reply.usage, reply.error, reply.fault, reply.is_over
 
 
 @given(

@@ -52,6 +52,17 @@ async def _granted(store: Store, question: Question, **changed: Any) -> bool:
 
 
 class QuestionPromises:
+    @pytest.mark.parametrize("scope", ["session", "always"])
+    async def test_a_yes_for_longer_to_what_is_asked_each_time_leaves_no_grant(
+        self, store: Store, scope: Scope
+    ) -> None:
+        await converse(store, "hello", "hi")
+        question = await store.put_question(await _a_question(store, once="it depends"))
+        assert question.once == "it depends"
+        assert await store.settle_question(question.id, "allowed", by="test:alice", scope=scope)
+        assert not await _granted(store, question)
+        assert await store.grants(question.person) == []
+
     async def test_a_question_waits_in_its_lane_also_after_a_restart(
         self, open_store: OpenStore
     ) -> None:

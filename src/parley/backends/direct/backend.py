@@ -8,7 +8,7 @@ import logging
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from parley.agent.providers.http import encode
 from parley.backends.base import Mailbox, Standing, Turn
@@ -45,7 +45,7 @@ from parley.backends.proxy.request import Files
 from parley.backends.proxy.stream import ApprovalWanted
 from parley.config.settings import Settings
 from parley.profiles import Profile, profile_scope
-from parley.protocol import Failed, Final, ParleyError, ToolCall, TurnEvent
+from parley.protocol import REMOTE_AGENT, Failed, Final, ParleyError, ToolCall, TurnEvent
 
 __all__ = ["DirectBackend"]
 
@@ -275,7 +275,7 @@ class DirectBackend:
             if not is_given_back:
                 self._leave(turn, line)
             await questions.close()
-        yield ending
+        yield replace(ending, outside=REMOTE_AGENT) if isinstance(ending, Final) else ending
 
     async def _events(
         self, event: AgentEvent, reply: Reply, questions: _Questions, far: FarAgent
@@ -374,7 +374,8 @@ class _Questions:
             return None
         self._open.add(asked.id)
         call = ToolCall(asked.id, asked.tool)
-        return await self._approvals.take(ApprovalWanted(asked.id, asked.question, call))
+        wanted = ApprovalWanted(asked.id, asked.question, call, lasting=asked.lasting)
+        return await self._approvals.take(wanted)
 
     async def close(self) -> None:
         await self._approvals.close()

@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
 
+from parley.agent.question_text import MOST_SHOWN
+
 __all__ = [
     "MOST_TEXT",
     "AgentEvent",
@@ -29,7 +31,7 @@ MOST_TEXT: Final = 4_000_000
 """So many characters an answer has at most."""
 _MOST_TOKENS: Final = 1 << 40
 _LONGEST_NAME: Final = 200
-_LONGEST_QUESTION: Final = 8000
+_LONGEST_QUESTION: Final = 2 * MOST_SHOWN
 _MOST_FILES: Final = 32
 
 
@@ -99,6 +101,7 @@ class Question:
     id: str
     question: str
     tool: str
+    lasting: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +190,7 @@ def _question(frame: Mapping[str, Any]) -> Question:
         # What a person does not see in full they cannot allow.
         raise _wrong(frame, "question")
     tool = _name(frame, "tool") if frame.get("tool") is not None else "tool"
-    return Question(_name(frame, "id"), question, tool)
+    return Question(_name(frame, "id"), question, tool, frame.get("lasting") is True)
 
 
 def _callback(frame: Mapping[str, Any]) -> Callback:

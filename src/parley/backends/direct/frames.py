@@ -47,7 +47,8 @@ once; whoever asks again gets the same answer, from its beginning, and questions
 peer that knows `ids` it is kept open between messages. `CANCEL {id}` stops the work on a message,
 from any connection of its thread; its answer is an `ERROR` with the code `stopped`, for ever.
 `AGENT_EVENT_END` and `ERROR` tell the `id` of a message that has one. `USER_MESSAGE.hops`: how many
-gateways handed the message on before, so that two that point at each other find out."""
+gateways handed the message on before, so that two that point at each other find out.
+`USER_MESSAGE.outside`: where its text comes from, when whoever sends it did not write it."""
 
 ATTACHMENTS: Final = "attachments"
 """`USER_MESSAGE.attachments`, a list of `{name, media_type, size, data}`, `data` in base64 (the
@@ -59,7 +60,8 @@ INSTRUCTIONS: Final = "instructions"
 prompt."""
 
 APPROVALS: Final = "approvals"
-"""`APPROVAL_ASKED {id, question, tool}` from the agent, `APPROVAL_ANSWER {id, allowed}` to it."""
+"""`APPROVAL_ASKED {id, question, tool, lasting?}` from the agent, `APPROVAL_ANSWER {id, allowed}`
+to it. Only where `lasting` is true may a person allow the same call for longer than once."""
 
 CALLBACKS: Final = "callbacks"
 """`CALLBACK {id, text, attachments?}`: something that ended later, said outside of any answer,

@@ -12,7 +12,7 @@ from parley.agent.providers.http import JsonObject
 from parley.backends.base import Thread, Turn
 from parley.backends.direct.frames import ATTACHMENTS, IDS, INSTRUCTIONS
 from parley.backends.direct.keys import build_thread_key
-from parley.backends.proxy.request import Files, asked_of, context_prompt
+from parley.backends.proxy.request import Files, asked_of, context_prompt, outside_of
 from parley.protocol import Attachment, ChatMessage
 from parley.storage.attachments import clean_name
 
@@ -33,6 +33,7 @@ class Message:
     about: str = ""
     prelude: str = ""
     attachments: tuple[Attachment, ...] = ()
+    outside: str = ""
 
 
 async def thread_key_of(turn: Turn) -> str:
@@ -71,6 +72,7 @@ def message_of(turn: Turn) -> Message:
         about=_joined((context_prompt(turn.source), wishes_of(turn.person.soul))),
         prelude=prelude,
         attachments=tuple(item for message in asked for item in message.attachments),
+        outside=outside_of(turn),
     )
 
 
@@ -87,6 +89,8 @@ def frame_of(message: Message, known: frozenset[str], files: Files) -> JsonObjec
     frame: JsonObject = {"type": "USER_MESSAGE"}
     if IDS in known:
         frame["id"] = message.id
+        if message.outside:
+            frame["outside"] = message.outside
     if INSTRUCTIONS in known:
         if instructions := _joined((message.about, message.prelude)):
             frame["instructions"] = instructions

@@ -14,6 +14,7 @@ from parley.backends.direct.faults import (
 )
 from parley.backends.direct.letters import Letters
 from parley.protocol import (
+    REMOTE_AGENT,
     Attachment,
     ChatMessage,
     Failed,
@@ -107,7 +108,7 @@ class Reply:
         if not text:
             return []
         self._pieces.append(text)
-        return [TextDelta(text)]
+        return [TextDelta(text, outside=REMOTE_AGENT)]
 
     def _step(self) -> list[TurnEvent]:
         """What was said before a tool is a message of its own."""
@@ -116,7 +117,7 @@ class Reply:
         if not text.strip() or text in self._steps:
             return []
         self._steps.add(text)
-        return [StepTaken((ChatMessage("assistant", text),))]
+        return [StepTaken((ChatMessage("assistant", text, outside=REMOTE_AGENT),))]
 
     def _withdraw(self) -> None:
         self._pieces.clear()

@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Final, TypeAlias
 
-from parley.agent.foreign import shown_exactly
 from parley.agent.hands import Asked, Asking
+from parley.agent.question_text import add_text, mark_again, shown_name
 from parley.backends.base import Turn
 from parley.backends.proxy.stream import ApprovalWanted
 from parley.protocol import ApprovalAsked, ParleyError
@@ -15,6 +15,7 @@ from parley.protocol import ApprovalAsked, ParleyError
 __all__ = ["Approvals"]
 
 _MOST_AT_ONCE: Final = 32
+_ONCE: Final = "the remote agent wants a word for each call"
 
 Decide: TypeAlias = Callable[[ApprovalWanted, bool], Awaitable[None]]
 
@@ -30,9 +31,11 @@ class Approvals:
     async def take(self, wanted: ApprovalWanted) -> ApprovalAsked | None:
         """Ask; where nobody can be asked the call is refused at once."""
         pending = None
-        if self._turn.ask is not None and len(self._tasks) < _MOST_AT_ONCE:
+        has_room = len(self._tasks) < _MOST_AT_ONCE
+        if self._turn.ask is not None and has_room and wanted.question:
             name = f"{self._turn.id}.far.{wanted.id}"
-            pending = await self._turn.ask(Asking(wanted.call, name, _what(wanted)))
+            once = "" if wanted.lasting else _ONCE
+            pending = await self._turn.ask(Asking(wanted.call, name, _what(wanted), once=once))
         task = asyncio.create_task(self._settle(wanted, pending))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -61,7 +64,9 @@ class Approvals:
 
 def _what(wanted: ApprovalWanted) -> str:
     """What the far end wants to do, as it goes on after “May I”."""
-    said = shown_exactly(wanted.question.strip())
-    if said.startswith("May I ") and said.endswith("?"):
-        return said.removeprefix("May I ").removesuffix("?")
-    return f"let the remote agent use `{wanted.call.name}`: {said}"
+    lines = [mark_again(line) for line in wanted.question.strip().split("\n")]
+    if lines[0].startswith("May I ") and lines[0].endswith("?"):
+        lines[0] = lines[0].removeprefix("May I ").removesuffix("?")
+        return "\n".join(lines)
+    what = f"let the remote agent use {shown_name(wanted.call.name)}"
+    return add_text(what, "It asks", wanted.question.strip())

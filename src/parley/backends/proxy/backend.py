@@ -8,6 +8,7 @@ import logging
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from parley.agent.providers.connections import read_last_bytes
@@ -31,6 +32,7 @@ from parley.backends.proxy.stream import ApprovalWanted, Happening, RemoteReply,
 from parley.config.settings import Settings
 from parley.profiles import Profile
 from parley.protocol import (
+    REMOTE_AGENT,
     CallDelta,
     ChatMessage,
     Failed,
@@ -237,7 +239,8 @@ class ProxyBackend:
             # An unread answer is dropped with its connection: that is what stops the far end.
             response.close()
             await approvals.close()
-        yield ending_of(turn, reply, lost=lost, far=far)
+        ending = ending_of(turn, reply, lost=lost, far=far)
+        yield replace(ending, outside=REMOTE_AGENT) if isinstance(ending, Final) else ending
 
     async def _decide(
         self,
@@ -365,7 +368,7 @@ class ProxyBackend:
 async def _event(happening: Happening, approvals: Approvals) -> TurnEvent | None:
     match happening:
         case StepOver(text=text):
-            return StepTaken((ChatMessage("assistant", text),))
+            return StepTaken((ChatMessage("assistant", text, outside=REMOTE_AGENT),))
         case ApprovalWanted():
             return await approvals.take(happening)
         case _:

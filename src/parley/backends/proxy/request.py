@@ -6,8 +6,9 @@ from base64 import b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
+from urllib.parse import quote
 
-from parley.agent.prompt import mend, wishes_of
+from parley.agent.prompt import group_name, mend, plain_name, wishes_of
 from parley.agent.providers.http import JsonObject
 from parley.agent.providers.render import arguments_text
 from parley.backends.base import Turn
@@ -29,6 +30,7 @@ __all__ = [
     "body_of",
     "context_prompt",
     "headers_of",
+    "outside_of",
 ]
 
 DEFAULT_MODEL: Final = "parley"
@@ -59,7 +61,8 @@ def context_prompt(source: SessionSource) -> str:
 
     Who the agent is, is said at the far end: it has a soul of its own.
     """
-    name, group = _one_line(source.user_name), _one_line(source.chat_name)
+    # At the far end this is an instruction: names that others chose must not be able to give any.
+    name, group = plain_name(source.user_name), group_name(source.chat_name)
     if source.chat_type == "dm" and not name:
         return ""
     note = f"You are talking in {_PLACES.get(source.platform, source.platform.capitalize())}"
@@ -84,7 +87,15 @@ def headers_of(turn: Turn, *, key: str | None) -> dict[str, str]:
     memory = turn.request.memory_key if turn.request is not None else None
     if memory and memory.isprintable():
         headers["X-Hermes-Session-Key"] = memory
+    if outside := outside_of(turn):
+        headers["X-Parley-Outside"] = quote(outside, safe=" :/@.,;()'")
     return headers
+
+
+def outside_of(turn: Turn) -> str:
+    """Where the text comes from that is to be answered, when whoever sent it did not write it."""
+    asked = (message for message in asked_of(turn) if message.role == "user")
+    return ", ".join(dict.fromkeys(message.outside for message in asked if message.outside))
 
 
 def remote_session_id(turn: Turn) -> str:

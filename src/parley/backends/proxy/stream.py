@@ -11,7 +11,9 @@ from typing import Any, Final, TypeAlias
 from parley.agent.providers.calls import CallFragments
 from parley.agent.providers.render import count, reasoning_in
 from parley.agent.providers.sse import SseError, SseEvent, SseParser
+from parley.agent.question_text import MOST_SHOWN
 from parley.protocol import (
+    REMOTE_AGENT,
     CallDelta,
     ReasoningDelta,
     TextDelta,
@@ -28,7 +30,7 @@ _MOST_BYTES: Final = 32 * 1024 * 1024
 _MOST_WHOLE_BYTES: Final = 16 * 1024 * 1024
 _MOST_TEXT: Final = 1_000_000
 _MOST_CALLS_OPEN: Final = 1000
-_MOST_QUESTION: Final = 2000
+_MOST_QUESTION: Final = 2 * MOST_SHOWN
 
 _BOM: Final = b"\xef\xbb\xbf"
 _SPACE: Final = b" \t\r\n"
@@ -48,11 +50,15 @@ class StepOver:
 
 @dataclass(frozen=True, slots=True)
 class ApprovalWanted:
-    """The remote agent waits until somebody allows or refuses `call`."""
+    """The remote agent waits until somebody allows or refuses `call`.
+
+    `lasting`: a yes may hold from now on. Without a `question` it is too long to be shown.
+    """
 
     id: str
     question: str
     call: ToolCall
+    lasting: bool = False
 
 
 Happening: TypeAlias = (
@@ -301,7 +307,7 @@ class RemoteReply:
             return []
         self._text_left -= len(text)
         self._pieces.append(text)
-        return [TextDelta(text)]
+        return [TextDelta(text, outside=REMOTE_AGENT)]
 
     def _withdraw(self) -> None:
         self._pieces.clear()
@@ -327,8 +333,11 @@ class RemoteReply:
         if call is None or not name:
             return []
         question = said.get("question")
-        question = question[:_MOST_QUESTION] if isinstance(question, str) else ""
-        return [ApprovalWanted(name, question or f"May {call.name} run?", call)]
+        if not isinstance(question, str) or not question.strip():
+            question = f"May {call.name} run?"
+        # What a person does not see in full they cannot allow.
+        shown = question if len(question) <= _MOST_QUESTION else ""
+        return [ApprovalWanted(name, shown, call, lasting=said.get("lasting") is True)]
 
 
 def _object(text: str) -> dict[str, Any] | None:

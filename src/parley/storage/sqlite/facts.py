@@ -82,6 +82,7 @@ def add(db: sqlite3.Connection, place: str, new: NewFact, origin: Origin, *, now
             "person": rows.storable(new.person),
             "said_at": now if new.said_at is None else new.said_at,
             "at": now,
+            "outside": rows.storable(new.outside),
         },
     )
     id = added.lastrowid or 0
@@ -109,6 +110,7 @@ def put(
             "at": now,
             "state": since.state,
             "replaced_by": since.replaced_by,
+            "outside": rows.storable(since.outside),
         },
     )
     if since.sources != before.sources:

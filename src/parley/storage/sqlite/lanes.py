@@ -227,11 +227,8 @@ def _take_message(
 ) -> None:
     db.execute(SQL["inbox_take"], {"id": taken.id, "turn": turn})
     message = taken.message
-    note = "internal" if message.internal else None
     said: Sequence[ChatMessage] = (
-        (ChatMessage("user", message.text, attachments=message.attachments, note=note),)
-        if message.request is None
-        else message.request.asked
+        (message.as_said(),) if message.request is None else message.request.asked
     )
     entries.add(db, said, session=session, turn=turn, now=now)
 
@@ -464,7 +461,7 @@ def end_turn(
 def _cut(db: sqlite3.Connection, turn: sqlite3.Row, *, said: Said | None, now: float) -> None:
     number, session = turn["id"], turn["session"]
     if said is not None and said.text and said.turn == number:
-        cut = ChatMessage("assistant", said.text, note="interrupted")
+        cut = ChatMessage("assistant", said.text, note="interrupted", outside=said.outside)
         entries.add(db, [cut], session=session, turn=number, now=now)
     spending.write_off(db, number, now=now)
     db.execute(SQL["questions_gone"], {"turn": number})

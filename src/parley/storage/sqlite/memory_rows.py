@@ -30,6 +30,7 @@ def fact(row: sqlite3.Row) -> Fact:
         session=row["session"],
         state=row["state"],
         replaced_by=row["replaced_by"],
+        outside=row["outside"],
     )
 
 
@@ -50,6 +51,7 @@ def dump_fact(fact: Fact | None) -> str | None:
             "sources": list(fact.sources),
             "state": fact.state,
             "replaced_by": fact.replaced_by,
+            "outside": fact.outside,
         }
     )
 
@@ -108,5 +110,12 @@ def tended(row: sqlite3.Row) -> Tended:
         window_start=row["window_start"],
         last=row["last"],
         summary=row["summary"],
-        seen=Seen(row["revision"], row["learned"], row["folded"], row["tend_at"]),
+        seen=Seen(
+            row["revision"],
+            row["learned"],
+            row["folded"],
+            row["tend_at"],
+            in_turn=bool(row["in_turn"]),
+        ),
+        outside=row["outside"],
     )

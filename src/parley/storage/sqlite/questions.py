@@ -25,6 +25,7 @@ def put(db: sqlite3.Connection, question: Question, *, now: float) -> Question:
             "tool": rows.storable(question.tool),
             "digest": question.digest,
             "what": rows.storable(question.what),
+            "once": question.once,
             "expires_at": question.expires_at,
             "state": question.state,
             "by": question.by,
@@ -64,7 +65,7 @@ def settle(
     values = {"id": question, "state": state, "by": by, "now": now}
     settled = db.execute(statement, values).fetchall()
     for row in settled:
-        if state == "allowed" and scope != "once":
+        if state == "allowed" and scope != "once" and not row["once"]:
             place = {"scope": scope, "session": row["session"] if scope == "session" else ""}
             call = {name: row[name] for name in ("person", "tool", "digest", "what")}
             db.execute(SQL["permit_add"], place | call | {"at": now})
@@ -113,6 +114,7 @@ def _question(row: sqlite3.Row) -> Question:
         tool=row["tool"],
         digest=row["digest"],
         what=row["what"],
+        once=row["once"],
         expires_at=row["expires_at"],
         state=row["state"],
         by=row["answerer"],

@@ -163,6 +163,7 @@ def _merge(db: sqlite3.Connection, writing: Writing, known: Fact, new: NewFact) 
         confidence=max(known.confidence, new.confidence),
         sources=tuple(sorted({*known.sources, *new.sources})),
         said_at=max(known.said_at, writing.at if new.said_at is None else new.said_at),
+        outside=known.outside if new.outside else "",
     )
     if merged != known:
         writing.changes.append(facts.put(db, known, merged, "merged", now=writing.at))
@@ -195,6 +196,7 @@ def _change(
         person=new.person or fact.person,
         said_at=said_at,
         sources=sources,
+        outside=new.outside,
     )
     writing.changes.append(facts.put(db, fact, changed, "changed", now=now))
     for other in _replaced(db, place, new, but=fact):

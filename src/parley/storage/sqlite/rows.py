@@ -55,7 +55,8 @@ def inbox_message(row: sqlite3.Row) -> InboxMessage:
 
 
 def entry(row: sqlite3.Row) -> Entry:
-    return Entry(row["id"], row["turn"], ChatMessage.from_dict(json.loads(row["body"])), row["at"])
+    message = ChatMessage.from_dict(json.loads(row["body"]))
+    return Entry(row["id"], row["turn"], message, row["at"], row["person"])
 
 
 def session_record(row: sqlite3.Row) -> SessionRecord:

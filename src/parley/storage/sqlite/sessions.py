@@ -70,6 +70,7 @@ def recall(
         whole=not known,
         summary=found["summary"],
         versions=versions,
+        outside=found["outside"],
     )
 
 

@@ -222,8 +222,9 @@ class SqliteStore(SqliteHands, SqlitePeople, SqliteMemory, SqliteItems, SqliteCo
             lambda db: int(db.execute(SQL["turns_undone"], values).fetchone()["undone"])
         )
 
-    async def move_window(self, session: str, keep_from: int) -> None:
-        await self._run("session_window", session=session, keep_from=keep_from)
+    async def move_window(self, session: str, keep_from: int, *, outside: str = "") -> None:
+        values = {"keep_from": keep_from, "outside": rows.storable(outside)}
+        await self._run("session_window", session=session, **values)
 
     async def sessions(
         self, *, lane: str | None = None, limit: int = 50, before: float | None = None

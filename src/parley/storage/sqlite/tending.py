@@ -58,6 +58,8 @@ def get(db: sqlite3.Connection, session: str) -> Tended | None:
 
 
 def put_off(db: sqlite3.Connection, session: str, seen: Seen, until: float | None) -> bool:
+    if until is None and seen.in_turn:
+        return False  # what that turn said was not looked at, whether it has ended since or not
     values = {"session": session, "seen": seen.tend_at, "until": until}
     return db.execute(SQL["session_put_off"], values).rowcount > 0
 
@@ -126,9 +128,10 @@ def consolidate(db: sqlite3.Connection, made: Consolidation, *, now: float) -> C
     for new in made.facts if made.place else ():
         _learn(db, writing, made, new)
     if made.fold is not None:
-        _fold(db, writing, session, _without_forgotten(db, made, made.fold))
+        _fold(db, writing, session, _without_forgotten(db, made, made.fold), made.outside)
     if made.cut is not None:
-        db.execute(SQL["session_window"], {"session": made.session, "keep_from": made.cut})
+        cut = {"keep_from": made.cut, "outside": rows.storable(made.outside)}
+        db.execute(SQL["session_window"], {"session": made.session, **cut})
     correct_summaries(db, made.place, writing.changes)
     db.execute(SQL["session_learn"], {"session": made.session, "learned": made.learned})
     count_calls(db, made.session, made.usage, now=now)
@@ -166,14 +169,16 @@ def _learn(db: sqlite3.Connection, writing: Writing, made: Consolidation, new: N
     remembering.take_in(db, writing, replace(new, said_at=said_at), "learned")
 
 
-def _fold(db: sqlite3.Connection, writing: Writing, session: sqlite3.Row, fold: Fold) -> None:
+def _fold(
+    db: sqlite3.Connection, writing: Writing, session: sqlite3.Row, fold: Fold, outside: str
+) -> None:
     keep_from = max(session["folded"], fold.keep_from)
     summary = rows.storable(fold.summary)
     writing.folded = (session["folded"], keep_from)
     writing.summary = (session["summary"], summary)
     writing.window_before = session["window_start"]
     values = {"session": session["id"], "keep_from": keep_from, "summary": summary}
-    db.execute(SQL["session_fold"], values)
+    db.execute(SQL["session_fold"], {**values, "outside": rows.storable(outside)})
 
 
 def _without_forgotten(db: sqlite3.Connection, made: Consolidation, fold: Fold) -> Fold:

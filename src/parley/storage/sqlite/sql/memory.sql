@@ -1,7 +1,8 @@
 -- name: sessions_untended
 -- Sessions in line, longest waiting first, each with its newest turn and where it is remembered.
 -- Nothing is put off `beyond` that moment: it was put in line before the clock was set back.
-SELECT s.*, t.source, coalesce(t.person, '') AS person, n.value AS place,
+SELECT s.*, t.source, t.state = 'running' AS in_turn, coalesce(t.person, '') AS person,
+    n.value AS place,
     coalesce((SELECT max(id) FROM entry WHERE session = s.id), 0) AS last
 FROM session s CROSS JOIN turn t ON t.id = (SELECT max(id) FROM turn WHERE session = s.id)
     LEFT JOIN note n ON n.session = s.id AND n.name = 'memory'
@@ -12,7 +13,8 @@ ORDER BY s.tend_at, s.id LIMIT :limit;
 
 -- name: session_tended
 -- One session, the same way.
-SELECT s.*, t.source, coalesce(t.person, '') AS person, n.value AS place,
+SELECT s.*, t.source, t.state = 'running' AS in_turn, coalesce(t.person, '') AS person,
+    n.value AS place,
     coalesce((SELECT max(id) FROM entry WHERE session = s.id), 0) AS last
 FROM session s CROSS JOIN turn t ON t.id = (SELECT max(id) FROM turn WHERE session = s.id)
     LEFT JOIN note n ON n.session = s.id AND n.name = 'memory'
@@ -67,7 +69,9 @@ WHERE id = :session AND (:noted OR turns > 1);
 -- name: session_fold
 -- A summary stands for what was said before this entry.
 UPDATE session SET summary = :summary, folded = :keep_from,
-    window_start = max(window_start, :keep_from), revision = revision + 1
+    window_start = max(window_start, :keep_from), revision = revision + 1,
+    outside = CASE WHEN :outside = '' OR instr(', ' || outside || ', ', ', ' || :outside || ', ')
+        THEN outside ELSE substr(:outside || rtrim(', ' || outside, ', '), 1, 1000) END
 WHERE id = :session;
 
 -- name: session_unfold
@@ -149,14 +153,15 @@ WHERE f.place = :place AND f.form = :form AND (
 
 -- name: fact_add
 -- One more fact.
-INSERT INTO fact (place, kind, text, form, confidence, origin, person, said_at, at, state)
-VALUES (:place, :kind, :text, :form, :confidence, :origin, :person, :said_at, :at, 'current');
+INSERT INTO fact (place, kind, text, form, confidence, origin, person, said_at, at, state, outside)
+VALUES (:place, :kind, :text, :form, :confidence, :origin, :person, :said_at, :at, 'current',
+    :outside);
 
 -- name: fact_put
 -- A fact as it is now.
 UPDATE fact SET kind = :kind, text = :text, form = :form, confidence = :confidence,
     origin = :origin, person = :person, said_at = :said_at, at = :at, state = :state,
-    replaced_by = :replaced_by
+    replaced_by = :replaced_by, outside = :outside
 WHERE id = :fact;
 
 -- name: fact_source_add

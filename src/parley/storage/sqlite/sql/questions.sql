@@ -1,9 +1,9 @@
 -- name: question_add
 -- Ask about a call, once.
 INSERT INTO question (id, call, lane, session, turn, person, owner, tool, digest, what,
-    expires_at, state, answerer, at)
+    once, expires_at, state, answerer, at)
 VALUES (:id, :call, :lane, :session, :turn, :person, :owner, :tool, :digest, :what,
-    :expires_at, :state, :by, :at)
+    :once, :expires_at, :state, :by, :at)
 ON CONFLICT (call) DO NOTHING;
 
 -- name: question_of_call
@@ -23,12 +23,12 @@ ORDER BY at, rowid;
 -- A person decided, in time.
 UPDATE question SET state = :state, answerer = :by
 WHERE id = :id AND state = 'waiting' AND expires_at > :now
-RETURNING session, person, tool, digest, what;
+RETURNING session, person, tool, digest, what, once;
 
 -- name: question_close
 -- Nobody will decide it any more.
 UPDATE question SET state = :state, answerer = :by WHERE id = :id AND state = 'waiting'
-RETURNING session, person, tool, digest, what;
+RETURNING session, person, tool, digest, what, once;
 
 -- name: question_use
 -- The call that was allowed is about to begin.

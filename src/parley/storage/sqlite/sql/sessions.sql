@@ -59,8 +59,10 @@ UPDATE session SET title = :title, updated_at = :at WHERE id = :session;
 UPDATE session SET provider = :provider, model = :model, updated_at = :at WHERE id = :session;
 
 -- name: session_window
--- Later prompts begin further on; never further back.
-UPDATE session SET window_start = max(window_start, :keep_from), revision = revision + 1
+-- Later prompts begin further on; never further back. Sources of outside text add up, the newest first.
+UPDATE session SET window_start = max(window_start, :keep_from), revision = revision + 1,
+    outside = CASE WHEN :outside = '' OR instr(', ' || outside || ', ', ', ' || :outside || ', ')
+        THEN outside ELSE substr(:outside || rtrim(', ' || outside, ', '), 1, 1000) END
 WHERE id = :session;
 
 -- name: session_revise
@@ -69,11 +71,12 @@ UPDATE session SET revision = revision + 1, updated_at = :at WHERE id = :session
 
 -- name: session_recall
 -- What a turn needs to know of its session.
-SELECT provider, model, revision, summary FROM session WHERE id = :session;
+SELECT provider, model, revision, summary, outside FROM session WHERE id = :session;
 
 -- name: entries_since
 -- The newest entries of a transcript, without what was undone.
-SELECT e.id, e.turn, e.body, e.at FROM entry e JOIN turn t ON t.id = e.turn
+SELECT e.id, e.turn, e.body, e.at, coalesce(t.person, '') AS person
+FROM entry e JOIN turn t ON t.id = e.turn
 WHERE e.session = :session AND e.id > :since AND t.state <> 'undone' ORDER BY e.id;
 
 -- name: session_running
@@ -87,14 +90,16 @@ INSERT INTO entry (session, turn, body, at) VALUES (:session, :turn, :body, :at)
 
 -- name: entries
 -- A transcript from where its window starts, without what was undone.
-SELECT e.id, e.turn, e.body, e.at FROM entry e JOIN turn t ON t.id = e.turn
+SELECT e.id, e.turn, e.body, e.at, coalesce(t.person, '') AS person
+FROM entry e JOIN turn t ON t.id = e.turn
 WHERE e.session = :session AND t.state <> 'undone'
     AND e.id >= (SELECT window_start FROM session WHERE id = :session)
 ORDER BY e.id;
 
 -- name: entries_all
 -- A whole transcript, without what was undone.
-SELECT e.id, e.turn, e.body, e.at FROM entry e JOIN turn t ON t.id = e.turn
+SELECT e.id, e.turn, e.body, e.at, coalesce(t.person, '') AS person
+FROM entry e JOIN turn t ON t.id = e.turn
 WHERE e.session = :session AND t.state <> 'undone' ORDER BY e.id;
 
 -- name: forget_inbox
