@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 from pydantic import BaseModel, ConfigDict
 
-from parley.agent.tools import Tool, ToolContext, Wanted
+from parley.agent.tools import Tool, ToolContext, ToolResult, Wanted
 
 __all__ = ["AskingTool"]
 
@@ -19,7 +19,10 @@ class _Deed(BaseModel):
 
 
 class AskingTool:
-    """Notes each time it is run, and with what. `wanted`: the word it needs, or when."""
+    """Notes each time it is run, and with what. `wanted`: the word it needs, or when.
+
+    Its results are words of ours: they taint nothing.
+    """
 
     def __init__(
         self,
@@ -42,6 +45,6 @@ class AskingTool:
     def _wants(self, arguments: _Deed, context: ToolContext) -> Wanted | None:
         return self._wanted(arguments.model_dump()) if callable(self._wanted) else self._wanted
 
-    async def _run(self, arguments: _Deed, context: ToolContext) -> str:
+    async def _run(self, arguments: _Deed, context: ToolContext) -> ToolResult:
         self.done.append(arguments.model_dump())
-        return f"did {arguments.word}"
+        return ToolResult(f"did {arguments.word}", outside="")

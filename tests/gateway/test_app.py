@@ -10,6 +10,7 @@ import aiohttp
 import pytest
 
 from parley.config.api_keys import KeyFile
+from parley.config.settings import GatewayConfig
 from parley.gateway.intake import FrontDoor
 from parley.profiles import Profile
 from parley.protocol import ParleyError
@@ -103,7 +104,8 @@ async def test_a_port_in_use_is_one_sentence_that_names_the_command(
 
 async def test_an_address_that_is_not_ours_is_one_sentence(house: House) -> None:
     KeyFile(house.profile).create("far", ["chat"])
-    house.more_surfaces = [an_api(house.profile, host="192.0.2.1", port=8642)]
+    behind = GatewayConfig(public_url="https://parley.example")
+    house.more_surfaces = [an_api(house.profile, host="192.0.2.1", port=8642, network=behind)]
     await house.open()
     assert house.gateway is not None
     fault = (await house.gateway.status()).profiles[0].surfaces[1].fault

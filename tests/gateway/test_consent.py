@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from parley.agent.tools import TOOLS, Tool, ToolContext, Wanted
@@ -52,12 +54,48 @@ async def test_nothing_in_a_call_is_hidden_from_who_allows_it(room: Room, stage:
     await room.tell("ann", "please")
     await room.question()
     [asked] = room.questions
-    shown = asked.partition("?\n\n")[0]
-    assert shown.isprintable()
-    for written in (r"\u202e", r"\u200b", r"\u0000", r"\r\n", r"\u001b[2J", r"\u0085"):
-        assert written in shown
+    shown = asked.partition("\n\nAnswer ")[0]
+    assert shown == (
+        "May I use `deed` with these arguments?\n\n```\nword, 2 lines:\n"
+        "1 | safe⟨U+202E⟩⟨U+200B⟩⟨U+0000⟩⟨CR⟩\n2 | ⟨ESC⟩[2J⟨U+0085⟩ rm\n```"
+    )
     [live] = room.shown(ApprovalAsked)
-    assert live.question == f"{shown}?"
+    assert live.question == shown
+
+
+async def test_what_is_shown_are_the_arguments_as_they_were_read(
+    room: Room, stage: Stage, deed: AskingTool
+) -> None:
+    stage.then(a_call("a", times="3"), DONE)
+    first = await room.tell("ann", "please")
+    await room.question()
+    assert room.questions[0].startswith('May I use `deed` with `{"word": "a", "times": 3}`?')
+    await room.hear("ann", "!yes")
+    await room.reply_to(first)
+    assert deed.done == [{"word": "a", "times": 3}]
+
+
+async def test_what_is_too_long_to_be_shown_is_neither_asked_nor_done(
+    house: House, room: Room, stage: Stage, deed: AskingTool
+) -> None:
+    stage.then(a_call("a" * 30_000), DONE)
+    assert await room.hear("ann", "please") == "Done."
+    assert "too long to be shown" in house.words()[-1]
+    assert (room.questions, deed.done) == ([], [])
+
+
+async def test_why_it_is_asked_stands_below_what_is_asked(
+    house: House, stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a_deed(monkeypatch, Wanted("tidy up", reasons=("It read `http://a\u202e`.",)))
+    house.desk_type = Room
+    room = await house.open(agent=WITH_TOOL)
+    assert isinstance(room, Room)
+    stage.then(a_call(), DONE)
+    await room.tell("ann", "please")
+    await room.question()
+    shown = room.questions[0].partition("\n\nAnswer ")[0]
+    assert shown == "May I tidy up?\n\nWhy: It read `http://a⟨U+202E⟩`."
 
 
 # ── the words ──
@@ -105,6 +143,28 @@ async def test_too_many_words_answer_nothing(room: Room, stage: Stage, deed: Ask
     assert said.startswith("`and` is not understood, and the question still waits.")
     assert "`/yes [once|session|always] [ID]`" in await room.hear("ann", "!yes forever")
     assert deed.done == []
+
+
+@pytest.mark.parametrize("word", ["!yes", "!yes always", "!no"])
+async def test_where_several_questions_wait_a_word_without_an_id_answers_none(
+    house: House, room: Room, stage: Stage, deed: AskingTool, word: str
+) -> None:
+    stage.then(a_call(), DONE)
+    first = await room.tell("ann", "please")
+    id = await room.question()
+    assert house.store is not None
+    known = await house.store.question(id)
+    assert known is not None
+    other = replace(known, id="appr_other", call="another", what="run these 2 lines\n\n1 | a")
+    await house.store.put_question(other)
+    assert await room.hear("ann", word) == (
+        "Several questions wait; name one by its id:\n"
+        f'- `{id}`: use `deed` with `{{"word": "a"}}`\n- `appr_other`: run these 2 lines'
+    )
+    assert deed.done == []
+    assert await room.hear("ann", f"!yes {id}") == "Allowed: `deed`."
+    assert await room.reply_to(first) == "Done."
+    assert len(deed.done) == 1
 
 
 # ── once, session, always ──
@@ -229,6 +289,78 @@ async def test_a_yes_to_a_harmless_call_is_none_to_the_same_call_without_its_bou
     now[0] = Wanted("tidy up with network")
     assert await is_asked(room, stage)
     assert len(deed.done) == 2
+
+
+@pytest.mark.parametrize("word", ["!yes session", "!yes always", "/approve always {id}"])
+async def test_a_yes_for_longer_to_what_is_asked_each_time_holds_once(
+    house: House, stage: Stage, monkeypatch: pytest.MonkeyPatch, word: str
+) -> None:
+    deed = a_deed(monkeypatch, Wanted("tidy up", once="it depends"))
+    house.desk_type = Room
+    room = await house.open(agent=WITH_TOOL)
+    assert isinstance(room, Room)
+    stage.then(a_call(), DONE)
+    first = await room.tell("ann", "please")
+    id = await room.question()
+    assert room.questions == [
+        f"May I tidy up?\n\nIt is asked each time: it depends.\n\nAnswer `!yes` or `!no`. (`{id}`)"
+    ]
+    said = await room.hear("ann", word.format(id=id))
+    assert said == "Allowed: `deed`. This once, and it is asked each time: it depends."
+    await room.reply_to(first)
+    assert len(deed.done) == 1
+    assert await room.hear("ann", "/grants") == "You have allowed nothing beyond a single call."
+    assert await is_asked(room, stage)
+    assert len(deed.done) == 1
+
+
+async def test_a_stored_grant_does_not_cover_what_is_asked_each_time(
+    house: House, stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that an earlier version stored, or that was given under other settings."""
+    now: list[Wanted] = [Wanted("tidy up")]
+    deed = AskingTool(wanted=lambda arguments: now[0])
+    monkeypatch.setitem(TOOLS, "deed", deed.tool)
+    house.desk_type = Room
+    room = await house.open(agent=WITH_TOOL)
+    assert isinstance(room, Room)
+    await allow(room, stage, "!yes always")
+    now[0] = Wanted("tidy up", once="it depends")
+    assert await is_asked(room, stage)
+    assert len(deed.done) == 1
+
+
+@pytest.mark.parametrize(
+    "changed", [Wanted("tidy up", binding="2"), Wanted("tidy up", reasons=("It read a page.",))]
+)
+async def test_a_grant_is_bound_to_what_the_call_rests_on(
+    house: House, stage: Stage, monkeypatch: pytest.MonkeyPatch, changed: Wanted
+) -> None:
+    now: list[Wanted] = [Wanted("tidy up", binding="1")]
+    deed = AskingTool(wanted=lambda arguments: now[0])
+    monkeypatch.setitem(TOOLS, "deed", deed.tool)
+    house.desk_type = Room
+    room = await house.open(agent=WITH_TOOL)
+    assert isinstance(room, Room)
+    await allow(room, stage, "!yes always")
+    assert not await is_asked(room, stage)
+    now[0] = changed
+    assert await is_asked(room, stage)
+    assert len(deed.done) == 2
+
+
+async def test_a_grant_for_several_lines_is_listed_as_it_was_shown(
+    room: Room, stage: Stage, deed: AskingTool
+) -> None:
+    stage.then(a_call("a\nb"), DONE)
+    first = await room.tell("ann", "please")
+    await room.question()
+    await room.hear("ann", "!yes always")
+    await room.reply_to(first)
+    listed = await room.hear("ann", "/grants")
+    number = listed.partition(":")[0].removeprefix("- ")
+    assert listed.startswith(f"- {number}: use `deed` with these arguments (always, ")
+    assert "\n\n```\nword, 2 lines:\n1 | a\n2 | b\n```\n" in listed
 
 
 # ── whose word ──

@@ -60,7 +60,7 @@ async def test_only_an_owner_has_something_said_in_the_conversation_of_another(
 ) -> None:
     desk = await house.open(access={"owners": ["desk:ann"] if owner else []})
     await _hear(desk, "bob")
-    _sends(scenes, to="room of bob")
+    _sends(scenes, to="agent:main:desk:dm:of-bob")
     assert await desk.ask("tell him") == "told"
     if owner:
         await until(lambda: _TEXT in desk.texts("of-bob"))
@@ -68,6 +68,19 @@ async def test_only_an_owner_has_something_said_in_the_conversation_of_another(
     assert "no such conversation" in house.words()[-1]
     assert "bob" not in house.words()[-1]
     assert desk.texts("of-bob") == ["heard: hello"]
+
+
+async def test_nobody_gets_a_message_by_calling_their_chat_as_another_is_called(
+    house: House, scenes: Scenes
+) -> None:
+    desk = await house.open(access={"owners": ["desk:ann"]})
+    await _hear(desk, "eve")
+    _sends(scenes, to="room of eve")
+    assert await desk.ask("tell her") == "told"
+    told = house.words()[-1]
+    assert "no such conversation" in told
+    assert "desk:eve" in told, "by which the right one can be chosen"
+    assert desk.texts("of-eve") == ["heard: hello"]
 
 
 async def test_a_message_is_not_sent_again_when_its_call_was_not_journalled(

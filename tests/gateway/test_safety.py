@@ -238,7 +238,11 @@ async def test_without_a_sandbox_every_command_is_an_owners(house: House, stage:
     first = await room.tell("olga", "please")
     await room.question()
     [live] = room.shown(ApprovalAsked)
-    assert live.question == "May I run `touch mark` (without a sandbox, with network)?"
+    assert live.question == (
+        "May I run `touch mark` (without a sandbox, with network)?\n\nIt is asked each time: "
+        "without a sandbox, a script that it runs can change after your yes."
+    )
+    assert not live.lasting
     assert not mark.exists()
     assert await room.hear("olga", "!yes") == "Allowed: `terminal`."
     assert await room.reply_to(first) == "Done."
@@ -266,7 +270,7 @@ async def test_a_task_may_do_what_its_person_allowed_for_good(
     house: House, stage: Stage, deed: AskingTool
 ) -> None:
     house.desk_type = Room
-    room = await house.open(agent={"tools": ["deed", "delegate_task"]})
+    room = await house.open(agent={"tools": ["deed", "delegate_task"], "taint": "off"})
     assert isinstance(room, Room)
     task = Reply(tool_calls=(("delegate_task", {"goal": "delete it"}),))
     stage.then(task, a_call(), Reply(text="I may not."), DONE)
@@ -280,3 +284,88 @@ async def test_a_task_may_do_what_its_person_allowed_for_good(
     stage.then(task, a_call(), Reply(text="Deleted."), DONE)
     await room.reply_to(await room.tell("ann", "let someone do it"))
     assert len(deed.done) == 2
+
+
+async def owned(house: House) -> Room:
+    """Where no sandbox works, with an owner."""
+    return await at_a_terminal(house, terminal={"sandbox": "off"}, access={"owners": ["desk:olga"]})
+
+
+@pytest.mark.parametrize("word", ["!yes session {id}", "!yes always {id}"])
+async def test_without_a_sandbox_a_yes_covers_no_script_that_changed_since(
+    house: House, stage: Stage, word: str
+) -> None:
+    room = await owned(house)
+    work = house.profile.workspace
+    work.mkdir(parents=True, exist_ok=True)
+    (work / "build.sh").write_text("touch first\n")
+    stage.then(a_command("sh build.sh"), DONE)
+    first = await room.tell("olga", "build")
+    id = await room.question()
+    assert f"An owner answers `!yes {id}` or `!no {id}`." in room.questions[0]
+    said = await room.hear("olga", word.format(id=id))
+    assert said.startswith("Allowed: `terminal`. This once, and it is asked each time: without")
+    assert await room.reply_to(first) == "Done."
+    assert (work / "first").exists()
+    (work / "build.sh").write_text("touch second\n")
+    stage.then(a_command("sh build.sh"), DONE)
+    again = await room.tell("olga", "again")
+    await until(lambda: room.answer_to(again) or len(room.questions) == 2)
+    assert room.answer_to(again) is None
+    assert await room.hear("olga", f"!no {await room.question(2)}") == "Refused: `terminal`."
+    await room.reply_to(again)
+    assert not (work / "second").exists()
+
+
+@needs_sandbox
+async def test_in_the_sandbox_a_yes_covers_the_text_and_a_script_needs_none_anyway(
+    house: House, stage: Stage
+) -> None:
+    room = await at_a_terminal(house)
+    work = house.profile.workspace
+    work.mkdir(parents=True, exist_ok=True)
+    (work / "build.sh").write_text("touch first\n")
+    both = a_command("rm -f old; sh build.sh")
+    stage.then(both, DONE)
+    first = await room.tell("ann", "build")
+    await room.question()
+    await room.hear("ann", "!yes always")
+    await room.reply_to(first)
+    (work / "build.sh").write_text("touch second\n")
+    stage.then(both, a_command("sh build.sh"), DONE)
+    assert await room.hear("ann", "again") == "Done."
+    assert len(room.questions) == 1
+    assert (work / "second").exists()
+
+
+@needs_sandbox
+async def test_what_is_typed_in_pieces_by_one_reply_is_asked_about(
+    house: House, stage: Stage
+) -> None:
+    house.desk_type = Room
+    room = await house.open(agent={"tools": ["terminal", "process"]})
+    assert isinstance(room, Room)
+    doomed = house.profile.workspace / "x"
+    stage.then(Reply(tool_calls=(("terminal", {"command": "bash", "background": True}),)), DONE)
+    assert await room.hear("ann", "open a shell") == "Done."
+    doomed.write_text("")
+    id = json.loads(house.words()[-1])["process_id"]
+
+    def typed(text: str) -> tuple[str, dict[str, Any]]:
+        return "process", {"action": "write", "process_id": id, "text": text}
+
+    stage.then(Reply(tool_calls=(typed("r"), typed("m x; touch done\n"))), DONE)
+    first = await room.tell("ann", "type it")
+    await until(lambda: room.answer_to(first) or room.questions)
+    [question] = room.questions
+    assert question.startswith("May I enter `m x; touch done`?\n\nAfter this, which stands on the")
+    assert doomed.exists()
+    assert await room.hear("ann", "!yes always") == (
+        "Allowed: `process`. This once, and it is asked each time: what it does depends on what "
+        "the process is doing."
+    )
+    assert await room.reply_to(first) == "Done."
+    await until((house.profile.workspace / "done").exists)
+    assert not doomed.exists()
+    stage.then(Reply(tool_calls=(("process", {"action": "kill", "process_id": id}),)), DONE)
+    assert await room.hear("ann", "enough") == "Done."

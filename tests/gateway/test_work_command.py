@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from tests.agent.processes.house import needs_bubblewrap
+from tests.agent.shown_text import read_text
 from tests.gateway.house import House
 from tests.gateway.workshop import Scenes, begin, calls, delegate, result_of, waiting, works
 from tests.servers.scripted_model import Reply
@@ -75,3 +76,19 @@ async def test_what_is_not_understood_is_explained(house: House, scenes: Scenes)
     desk = await house.open()
     assert "Which one?" in await desk.ask("/work stop")
     assert "`/work stop ID`" in await desk.ask("/work please")
+
+
+async def test_what_is_cut_in_the_list_says_so_and_is_shown_whole(
+    house: House, scenes: Scenes
+) -> None:
+    command = "echo \u202e; " + waiting("never") + "\n# " + "x" * 100
+    scenes.when("build", begin(command), Reply(text="it builds"))
+    desk = await house.open()
+    await desk.ask("build")
+    listed = await desk.ask("/work")
+    assert "`echo ⟨U+202E⟩; " in listed
+    assert f" … ({len(command):,} characters)" in listed
+    [work] = await works(house)
+    assert read_text((await desk.ask(f"/work {work.id}")).partition("It says")[2]) == command
+    await desk.ask("/work stop all")
+    await _until_no_work(house)

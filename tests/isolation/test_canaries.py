@@ -25,7 +25,7 @@ from tests.servers.scripted_reply import Usage
 
 __all__: list[str] = []
 
-pytestmark = pytest.mark.timeout(600)  # a thousand sessions, perhaps on a busy machine
+pytestmark = pytest.mark.timeout(1200)  # a thousand sessions, perhaps on a busy machine
 
 _SIZES = {"few": (3, 10), "many": (20, 50)}
 
@@ -165,7 +165,7 @@ def test_a_tool_sees_its_own_turn_alone(evening: Evening) -> None:
         assert {value for value in seen.own_secrets.values() if value} <= may_have
         child = seen.child.splitlines()
         assert {
-            f"HOME={home.workspace}",
+            "HOME=/dev/null",
             f"CWD={home.workspace}",
             f"PARLEY_PROFILE={seat.profile}",
             f"PARLEY_NICKNAME={Canary(seat.profile, 'nickname').word}",
@@ -218,13 +218,22 @@ def test_no_archive_holds_a_word_of_another_or_a_secret(evening: Evening) -> Non
 
 def test_no_home_holds_a_word_of_another(evening: Evening) -> None:
     for profile in evening.family.profiles:
-        files = list(known_files(profile.home, without=("profiles",)))
+        # The audit log is the operator's, one for all profiles; no turn and no archive reaches it.
+        files = list(known_files(profile.home, without=("profiles", "audit")))
         assert profile.database_file in files
         for file in files:
             if file == profile.env_file:
                 assert {canary.profile for canary in found_in(file.read_bytes())} == {profile.name}
             else:
                 assert (file, stray(file.read_bytes(), profile.name)) == (file, [])
+
+
+def test_the_audit_log_holds_no_secret(evening: Evening) -> None:
+    homes = {profile.name: profile for profile in evening.family.profiles}
+    secrets = {canary for each in homes.values() for canary in found_in(each.env_file.read_bytes())}
+    log = homes[DEFAULT_PROFILE].home / "audit"
+    for file in known_files(log):
+        assert found_in(file.read_bytes()) & secrets == set()
 
 
 def test_the_gateway_tells_of_each_profile_apart_and_of_nothing_said(evening: Evening) -> None:

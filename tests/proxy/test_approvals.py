@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from parley.agent.tools import TOOLS
+from parley.agent.question_text import describe_text, render_question
+from parley.agent.tools import TOOLS, Wanted
 from parley.backends.proxy.approvals import _what
 from parley.backends.proxy.stream import ApprovalWanted
 from parley.protocol import ApprovalAsked, ToolCall
@@ -142,9 +143,37 @@ async def test_what_the_far_end_shows_hides_nothing(
 
 def test_a_far_end_that_says_more_than_it_shows_is_made_visible() -> None:
     wanted = ApprovalWanted("a1", "May I look\u202e?", ToolCall("c1", "hand", {}))
-    assert _what(wanted) == r"look\u202e"
+    assert _what(wanted) == "look⟨U+202E⟩"
     other = ApprovalWanted("a1", "Fine?\x1b[2J", ToolCall("c1", "hand", {}))
-    assert _what(other) == r"let the remote agent use `hand`: Fine?\u001b[2J"
+    assert _what(other) == "let the remote agent use `hand`\n\nIt asks: `Fine?⟨ESC⟩[2J`"
+
+
+def test_what_the_far_end_marked_is_shown_as_it_marked_it() -> None:
+    question = render_question(describe_text("run", "rm a\n\u202e⟨"))
+    assert "2 | ⟨U+202E⟩⟨U+27E8⟩" in question
+    wanted = ApprovalWanted("a1", question, ToolCall("c1", "terminal", {}))
+    assert render_question(_what(wanted)) == question
+
+
+async def test_what_the_far_end_asks_each_time_is_asked_each_time_here(
+    pair: Pair, stage: Stage, hand: HandTool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    once = Wanted("lend a hand", once="it depends")
+    monkeypatch.setitem(TOOLS, "hand", replace(hand.tool, needs_approval=lambda *_: once))
+    pair.near.desk_type = Room
+    room = await pair.open(agent={"tools": ["hand"]})
+    assert isinstance(room, Room)
+    stage.then(CALL, Reply(text="So be it."))
+    first = await room.tell("ann", "do it")
+    await room.question()
+    assert "It is asked each time: it depends." in room.questions[0]
+    assert "`!yes always`" not in room.questions[0]
+    await room.hear("ann", "!yes always")
+    await room.reply_to(first)
+    stage.then(CALL, Reply(text="So be it."))
+    await room.tell("ann", "once more")
+    await room.question(2)
+    assert hand.began == ["a"]
 
 
 @pytest.mark.parametrize("how", ["close", "crash"])

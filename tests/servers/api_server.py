@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from parley.config.settings import ApiConfig
+from parley.config.settings import ApiConfig, GatewayConfig
 from parley.profiles import Profile
 from parley.surfaces.api.surface import ApiSurface, Mounted
 
@@ -17,12 +17,16 @@ def an_api(
     host: str = "127.0.0.1",
     port: int = 0,
     config: ApiConfig | None = None,
+    network: GatewayConfig | None = None,
     mounted: Sequence[Mounted] = (),
 ) -> ApiSurface:
     """Of the house of `home`, which serves these profiles."""
     served = (home, *others)
+    rules = network or GatewayConfig()
+    if config is not None:
+        rules = rules.model_copy(update={"api": config})
     return ApiSurface(
-        host, port, home=home, profiles=lambda: served, config=config, mounted=mounted
+        host, port, home=home, profiles=lambda: served, network=rules, mounted=mounted
     )
 
 

@@ -407,7 +407,7 @@ async def raw(webhook: WebhookHouse, request: bytes) -> tuple[asyncio.StreamRead
     return reader, writer
 
 
-HEAD = f"POST /webhook HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {TOKEN}\r\n".encode()
+HEAD = f"POST /webhook HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {TOKEN}\r\n".encode()
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from parley.agent.tools import Wanted
+from tests.agent.shown_text import read_arguments
 from tests.gateway.asking_tool import AskingTool
 from tests.gateway.house import House
 from tests.gateway.room import DENIED, NOTHING, a_call, a_deed
@@ -145,3 +146,17 @@ async def test_more_words_are_asked_for_by_a_notice_too(
     await caller.say("green", "m2")
     assert await answer(receiver, "m1") == "Done."
     assert house.words()[-1] == "green"
+
+
+async def test_what_is_posted_reads_back_to_what_is_done(
+    caller: Caller, receiver: CallbackReceiver, stage: Stage, deed: AskingTool
+) -> None:
+    word = "a\nb\\n\u202e\u200b  `c`⟨ é e\u0301 "
+    stage.then(a_call(word), DONE)
+    await caller.say("please", "m1")
+    await until(lambda: questions(receiver))
+    [question] = questions(receiver)
+    assert read_arguments(str(question["text"])) == {"word": word}
+    await caller.say("!yes", "m2")
+    assert await answer(receiver, "m1") == "Done."
+    assert [each["word"] for each in deed.done] == [word]

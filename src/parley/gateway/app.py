@@ -139,7 +139,7 @@ class Gateway:
                 return await serving.status()
             except (ParleyError, OSError) as error:
                 fault = ParleyError(str(error))
-        return ProfileStatus(profile.name, str(profile.home), fault=str(fault or "Not served."))
+        return ProfileStatus(profile.name, str(profile.home), fault=str(fault or "It is starting."))
 
     # ── life ──
 

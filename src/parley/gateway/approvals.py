@@ -11,15 +11,19 @@ import hashlib
 import json
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal
 
+from parley.agent.calls import NOBODY
 from parley.agent.hands import Asking
+from parley.agent.question_text import render_question
+from parley.gateway.approval_records import record_answer, record_question, record_use
 from parley.gateway.lanes import RunningTurn
 from parley.gateway.owners import Owners
 from parley.gateway.persist import until_stored
+from parley.profiles import Profile
 from parley.protocol import ApprovalAsked, SessionSource, person_of
 from parley.sessions.key import parse_session_key
 from parley.storage.contract import Claim
@@ -31,11 +35,10 @@ SAFETY_TRIGGERS = ("email-send", "file-delete", "social-post")
 
 _DENIED = "The person did not allow this."
 _EXPIRED = "No answer came in time, so this was not done."
-_NOBODY = "This needs a person's approval, and nobody can be asked here."
 _OWNER_ONLY = "Only an owner of this agent may allow this, and nobody here is one."
 _CHANGED = "What this would do is not what was asked about any more: call it anew."
 
-Tell = Callable[[Question, SessionSource], Awaitable[None]]
+Tell = Callable[[Question, SessionSource, str], Awaitable[None]]
 
 
 def digest_of(asking: Asking) -> str:
@@ -45,6 +48,7 @@ def digest_of(asking: Asking) -> str:
     """
     call = asking.call
     shown = [call.name, dict(call.arguments), asking.what, asking.owner]
+    shown += [asking.binding, *asking.reasons]
     told = json.dumps(shown, sort_keys=True, default=str)
     return hashlib.sha256(told.encode(errors="surrogatepass")).hexdigest()
 
@@ -85,14 +89,14 @@ class _Pending:
                 state = await self._answer
         except TimeoutError:
             if await self._approvals.settle(self.question, "expired"):
+                self._approvals.record("approval.expired", self.question)
                 return _EXPIRED
             state = await self._approvals.state_of(self.question)  # a word at the last moment
         finally:
             self._approvals.forget(self)
         if state != "allowed":
             return _DENIED
-        await self._approvals.use(self.question)
-        return ""
+        return await self._approvals.use(self.question)
 
     def answer(self, state: QuestionState) -> None:
         if not self._answer.done():
@@ -110,7 +114,9 @@ class Approvals:
         tell: Tell,
         patience: float = 600.0,
         safety: Mapping[str, bool] | None = None,
+        profile: Profile | None = None,
     ) -> None:
+        self._profile = profile
         self._store = store
         self._owners = owners
         self._tell = tell
@@ -145,6 +151,7 @@ class Approvals:
                     tool=asking.call.name,
                     digest=digest,
                     what=asking.what,
+                    once=asking.once,
                     expires_at=now + self._patience,
                     at=now,
                 ),
@@ -154,15 +161,18 @@ class Approvals:
             await self.settle(question, "gone")
             return _Known(_CHANGED)
         if question.state == "allowed":
-            await self.use(question)
-        if question.state in ("allowed", "used"):
+            return _Known(await self.use(question))
+        if question.state == "used":
             return _Known()
         if question.state != "waiting":
             return _Known(_EXPIRED if question.state == "expired" else _DENIED)
-        event = ApprovalAsked(asking.call, f"May I {asking.what}?", id=question.id)
+        text = render_question(asking.what, asking.reasons, asking.once)
+        event = ApprovalAsked(asking.call, text, id=question.id, lasting=not asking.once)
         pending = _Pending(self, question, event)
         self._waiting.setdefault(claim.lane, {})[question.id] = pending
-        await self._tell(question, source)
+        if question.at == now:
+            self.record("approval.asked", question, asking.reasons)
+        await self._tell(question, source, text)
         return pending
 
     async def without_asking(self, claim: Claim, asking: Asking) -> _Known:
@@ -170,7 +180,7 @@ class Approvals:
         payer = claim.payer
         whose = replace(claim, session=payer.session)
         needed = await self._is_needed(whose, asking, digest_of(asking), {payer.user})
-        return _Known(_NOBODY if needed else "")
+        return _Known(NOBODY if needed else "")
 
     async def _is_needed(
         self, claim: Claim, asking: Asking, digest: str, people: Collection[str]
@@ -180,7 +190,7 @@ class Approvals:
             switch = None if asking.owner else asking.trigger
             if switch is not None and not await self.is_on(person, switch):
                 continue
-            if not await self._store.is_granted(
+            if asking.once or not await self._store.is_granted(
                 session=claim.session, person=person, tool=asking.call.name, digest=digest
             ):
                 return True
@@ -205,8 +215,14 @@ class Approvals:
         return pending.question.id if pending.question.person == person else None
 
     async def find(self, lane: str, *, by: str, owner: bool, approval: str | None = None) -> Answer:
-        """The question of that id, or the oldest that waits there, if theirs is the word on it."""
+        """The question of that id, or the one that waits there, if theirs is the word on it."""
         waiting = await self._store.questions(lane)
+        if approval is None and len(waiting) > 1:
+            # Nobody knows which of them the person has read last.
+            named = (f"- `{each.id}`: {each.what.partition(chr(10))[0]}" for each in waiting)
+            return Answer(
+                refused="\n".join(["Several questions wait; name one by its id:", *named])
+            )
         found = next((each for each in waiting if approval in (None, each.id)), None)
         if found is None and owner and approval is not None:
             found = await self._in_the_same_room(lane, approval)
@@ -243,11 +259,12 @@ class Approvals:
         settle = partial(self._store.settle_question, id, state, by=by, scope=scope)
         if not await until_stored(settle):
             return Answer()
-        self.settled(found.question, allowed=allowed)
+        self.settled(found.question, allowed=allowed, by=by, scope=scope)
         return found
 
-    def settled(self, question: Question, *, allowed: bool) -> None:
+    def settled(self, question: Question, *, allowed: bool, by: str, scope: Scope) -> None:
         """The word on it is stored: the turn that waits for it goes on."""
+        record_answer(self._profile, question, allowed=allowed, by=by, scope=scope)
         pending = self._waiting.get(question.lane, {}).get(question.id)
         if pending is not None:
             pending.answer(_state(allowed))
@@ -272,9 +289,18 @@ class Approvals:
         found = await self._store.question(question.id)
         return "gone" if found is None else found.state
 
-    async def use(self, question: Question) -> None:
-        """The call is about to begin: from here on nobody can say that it never did."""
-        await until_stored(partial(self._store.use_answer, question.id))
+    async def use(self, question: Question) -> str:
+        """The call is about to begin: from here on nobody can say that it never did.
+
+        Returns why it may not, where that cannot be recorded.
+        """
+        refusal = await record_use(self._profile, question)
+        if not refusal:
+            await until_stored(partial(self._store.use_answer, question.id))
+        return refusal
+
+    def record(self, kind: str, question: Question, reasons: Sequence[str] = ()) -> None:
+        record_question(kind, self._profile, question, reasons)
 
     def turn_over(self, claim: Claim) -> None:
         """Nobody waits here any more; a turn that was cut off asks again when it is resumed."""
@@ -287,6 +313,7 @@ class Approvals:
         for question in await self._store.questions(claim.lane):
             if question.turn == claim.turn:
                 await self.settle(question, "gone")
+                self.record("approval.withdrawn", question)
 
     def forget(self, pending: _Pending) -> None:
         question = pending.question

@@ -63,6 +63,7 @@ class TurnHands:
         self._source = source
         self.can_clarify = asks and running.request is None
         self.memory: MemoryHand | None = None
+        self._listed: Sequence[Conversation] = ()
 
     @property
     def processes(self) -> Processes:
@@ -112,7 +113,13 @@ class TurnHands:
         return await self._lender.store.works(lane=self._claim.lane, running=False)
 
     async def delegate(
-        self, id: str, goal: str, *, tools: Sequence[str] | None, background: bool
+        self,
+        id: str,
+        goal: str,
+        *,
+        tools: Sequence[str] | None,
+        background: bool,
+        outside: str = "",
     ) -> Delegated:
         if self._source.platform == TASK_PLATFORM:
             raise ToolError("A delegated task cannot delegate further.")
@@ -120,7 +127,7 @@ class TurnHands:
         work = self._work(id, "task", notify=background, body={"turn": self._claim.turn})
         behalf = Behalf(self.person, self._claim.session, self._source.platform)
         try:
-            begun = await tasks.begin(work, goal, behalf=behalf, tools=tools)
+            begun = await tasks.begin(work, goal, behalf=behalf, tools=tools, outside=outside)
         except asyncio.CancelledError:
             if not self.is_leaving():
                 await asyncio.shield(tasks.stop(work))
@@ -184,31 +191,36 @@ class TurnHands:
         return asked
 
     def _answers(self, said: InboxMessage, before: int) -> bool:
-        """The person who was asked speaks; not others in the room, and nothing that reports."""
+        """The person who was asked speaks; not others in the room, a mail, or what reports."""
         message = said.message
         return (
             said.id > before
             and not message.internal
+            and not message.outside
             and person_of(message.source) == person_of(self._source)
         )
 
-    async def send(self, call: str, text: str, *, to: str | None = None) -> str:
+    async def send(self, call: str, text: str, *, to: str | None = None, outside: str = "") -> str:
         name = f"say:{call}"
         if to is None:
             await self._post(name, text, self._claim.lane, self._claim.source)
             return "this conversation"
-        found = _named(await self.conversations(), to)
+        found = _by_id(await self.conversations(), to)
         if found is None:
             raise ToolError(f"There is no conversation `{to}` that you may write to.")
         if found.lane == self._claim.lane:
             return await self.send(call, text)
-        said = ChatMessage("assistant", text)
+        said = ChatMessage("assistant", text, outside=outside or None)
         await self._post(name, text, found.lane, found.source, said=said)
         return found.title or found.source.chat_name or found.lane
 
     async def conversations(self) -> Sequence[Conversation]:
         found = await self._lender.store.conversations(None if self.is_owner else self._looks_as)
-        return [each for each in found if self._reaches(each.source)]
+        self._listed = [each for each in found if self._reaches(each.source)]
+        return self._listed
+
+    def known_conversation(self, id: str) -> Conversation | None:
+        return _by_id(self._listed, id)
 
     def _reaches(self, source: SessionSource) -> bool:
         surface = self._lender.deliveries.surface(source)
@@ -241,8 +253,11 @@ class TurnHands:
         every: float | None = None,
         cron: str | None = None,
         timezone: str = "UTC",
+        outside: str = "",
     ) -> None:
-        message = InboundMessage(self._claim.source, text, event_id=id, internal=True)
+        message = InboundMessage(
+            self._claim.source, text, event_id=id, internal=True, outside=outside
+        )
         job = Job(id, self._claim.lane, message, at=at, cron=cron, every=every, timezone=timezone)
         await until_stored(partial(self._lender.lanes.schedule, job))
 
@@ -267,12 +282,6 @@ class TurnHands:
         await until_stored(partial(self._lender.store.put_note, self._claim.session, name, value))
 
 
-def _named(found: Sequence[Conversation], wanted: str) -> Conversation | None:
-    """By its number in the list, its session's id, its lane, or its title when only one has it."""
-    if wanted.isdecimal() and 1 <= int(wanted) <= len(found):
-        return found[int(wanted) - 1]
-    for each in found:
-        if wanted in (each.lane, each.session):
-            return each
-    titled = [each for each in found if (each.title or "").casefold() == wanted.casefold()]
-    return titled[0] if len(titled) == 1 else None
+def _by_id(found: Sequence[Conversation], id: str) -> Conversation | None:
+    """By its session's id or its lane. Names are no ids: others choose theirs."""
+    return next((each for each in found if id in (each.lane, each.session)), None)

@@ -155,7 +155,9 @@ class Intake:
         policy = self._sessions.policy(source.platform)
         lane = lane or self._sessions.key_for(source)
         # What a program asks for is meant as it stands, and it says itself which session it means.
-        plain = not message.internal and message.request is None
+        by_person = not message.internal and message.request is None
+        # What somebody else wrote is no command, and answers no question.
+        plain = by_person and not message.outside
         if plain and not message.attachments and (word := _word_of(message.text)):
             question, turn = self._asked_of(lane, person_of(source)), self._lanes.turn_of(lane)
             # One that listens asked for an answer in words.
@@ -167,10 +169,10 @@ class Intake:
         )
         if message.request is None and self._is_archived(lane):
             is_command = True
-            if message.internal:  # what was planned there is no command, whatever it says
+            if not plain:  # what was planned there is no command, whatever it says
                 message = replace(message, text="")
         # What comes by itself, such as a finished task, belongs to the conversation that began it.
-        over = cutoff(policy, time.time()) if plain and not is_command else None
+        over = cutoff(policy, time.time()) if by_person and not is_command else None
         return Arrival(
             lane=lane,
             dedupe=_dedupe(message),

@@ -41,7 +41,7 @@ class RunningTurn:
 
     __slots__ = (
         *("_lanes", "_word", "answers", "chosen", "claim", "known", "listens", "messages", "more"),
-        *("request", "said", "trimmed", "usage"),
+        *("outside", "request", "said", "trimmed", "usage"),
     )
 
     def __init__(self, lanes: Lanes, claim: Claim) -> None:
@@ -51,6 +51,8 @@ class RunningTurn:
         self.answers = _ids_of(claim.messages)
         """The platform's ids of the messages it answers: those it began with, and took in."""
         self.said: list[str] = []
+        self.outside: str | None = None
+        """Who says it, where that is not the built-in agent."""
         self.usage: Usage | None = None
         self.more = claim.more
         self.listens = False
@@ -69,7 +71,7 @@ class RunningTurn:
 
     @property
     def said_so_far(self) -> Said:
-        return Said(self.claim.turn, "".join(self.said))
+        return Said(self.claim.turn, "".join(self.said), self.outside)
 
     def add_usage(self, usage: Usage) -> None:
         """One more model call of this turn."""

@@ -7,7 +7,7 @@ from functools import partial
 
 from parley.gateway.delivery import Deliveries
 from parley.gateway.persist import until_stored
-from parley.protocol import Attachment, ChatMessage
+from parley.protocol import REMOTE_AGENT, Attachment, ChatMessage
 from parley.storage.contract import Draft, Store
 
 __all__ = ["GatewayMailbox"]
@@ -41,7 +41,8 @@ class GatewayMailbox:
             handover=self._deliveries.knows_repeats(found.source),
             attachments=attachments,
         )
-        said = ChatMessage("assistant", text) if found.session == session else None
+        is_here = found.session == session
+        said = ChatMessage("assistant", text, outside=REMOTE_AGENT) if is_here else None
         post = partial(self._store.post, lane, draft, said=said, owner=self._owner)
         self._deliveries.hand_over(await until_stored(post), found.source.platform)
         return True

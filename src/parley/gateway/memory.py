@@ -58,6 +58,8 @@ _COMPACT: Final = "memory:compact:"
 class _Block:
     versions: tuple[int, ...]
     text: str
+    people: frozenset[str]
+    """Who told the facts that are remembered there."""
 
 
 class Remembering:
@@ -131,10 +133,16 @@ class Remembering:
             return known.text
         facts = await self._store.facts(places.read)
         text = core_facts(facts, budget_tokens=self._settings.prompt_tokens, now=time.time())
-        self._blocks[places.read] = _Block(versions, text)
+        people = frozenset(fact.person for fact in facts if fact.person)
+        self._blocks[places.read] = _Block(versions, text, people)
         if len(self._blocks) > _MOST_BLOCKS:
             self._blocks.popitem(last=False)
         return text
+
+    def people_of(self, places: Places) -> frozenset[str]:
+        """Whose words are remembered there, as of the last `block`."""
+        known = self._blocks.get(places.read)
+        return frozenset() if known is None else known.people
 
     def hand(self, running: RunningTurn, places: Places) -> TurnMemory | None:
         """What the turn's tool may use of it."""
@@ -225,6 +233,7 @@ class Remembering:
             learns=prefix.learns and not await self._is_used_up(session),
             alone=prefix.alone,
             lean=prefix.lean,
+            outside=prefix.outside,
         )
 
     async def _is_used_up(self, session: Tended) -> bool:

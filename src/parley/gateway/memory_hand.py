@@ -33,13 +33,14 @@ class TurnMemory:
     async def search(self, query: str, *, limit: int) -> Sequence[Fact]:
         return await self._desk.search(query, Whose(self._places.read), limit=limit)
 
-    async def add(self, call: str, text: str, *, kind: str) -> Fact:
+    async def add(self, call: str, text: str, *, kind: str, outside: str = "") -> Fact:
         add = partial(self._desk.add, self._places.write, text, kind=kind, person=self._person)
+        add = partial(add, outside=outside)
         by, name = self._person, f"tool:{call}"
         return await _done(partial(add, by=by, origin="tool", dedupe=name, turn=self._turn))
 
-    async def update(self, call: str, id: int, text: str) -> Fact:
-        change = partial(self._desk.change, id, text, self._own)
+    async def update(self, call: str, id: int, text: str, *, outside: str = "") -> Fact:
+        change = partial(self._desk.change, id, text, self._own, outside=outside)
         by, name = self._person, f"tool:{call}"
         return await _done(partial(change, by=by, origin="tool", dedupe=name, turn=self._turn))
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final, TypeVar
 
+from parley import audit
 from parley.agent.person import Plan, Soul, UserSettings
 from parley.config.settings import Settings
 from parley.gateway.owners import Owners
@@ -68,9 +69,14 @@ class People:
             _keep(self._settings, name, (time.monotonic() + _SECONDS, found))
         return _copied(found)
 
-    async def put(self, person: str, name: str, value: str | None) -> None:
-        """Set one thing; None is its default again."""
+    async def put(
+        self, person: str, name: str, value: str | None, *, by: str | None = None
+    ) -> None:
+        """Set one thing; None is its default again. `by`: who did, if not the person themselves."""
         await self._store.put_person_setting(person, name, value)
+        told = None if name.startswith("soul.") else value
+        who = person if by is None else by
+        audit.record("person.changed", who=who, person=person, name=name, value=told)
         self._changes += 1
         self._settings.pop(person, None)
 

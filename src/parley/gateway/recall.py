@@ -24,7 +24,7 @@ class Remembered:
     """A session as a turn sees it: what was said before it, and what it has said itself.
 
     `summary` stands for what was said before the history; `versions` are those of the places
-    that were asked for.
+    that were asked for; `outside` is that of the `Recall`.
     """
 
     provider: str | None
@@ -33,6 +33,7 @@ class Remembered:
     progress: tuple[Entry, ...]
     summary: str = ""
     versions: tuple[int, ...] = ()
+    outside: str = ""
 
 
 @dataclass(slots=True)
@@ -64,7 +65,10 @@ class Histories:
         history = self._history(claim, kept, found)
         progress = tuple(entry for entry in found.entries if entry.turn == claim.turn)
         return Remembered(
-            found.provider, found.model, history, progress, found.summary, found.versions
+            *(found.provider, found.model, history, progress),
+            summary=found.summary,
+            versions=found.versions,
+            outside=found.outside,
         )
 
     def _history(self, claim: Claim, kept: _Kept | None, found: Recall) -> tuple[HistoryEntry, ...]:
@@ -72,7 +76,9 @@ class Histories:
         # What was posted while a turn ran comes behind it: calls and their results stay together.
         others = (entry for entry in found.entries if entry.turn != claim.turn)
         earlier = sorted(others, key=lambda entry: (entry.turn, entry.id))
-        history = before + tuple(HistoryEntry(entry.id, entry.message) for entry in earlier)
+        history = before + tuple(
+            HistoryEntry(entry.id, entry.message, entry.person) for entry in earlier
+        )
         # What was posted since this turn began is read again by the next one, in its place.
         began = next((entry.id for entry in found.entries if entry.turn == claim.turn), None)
         settled = [entry for entry in earlier if began is None or entry.id < began]

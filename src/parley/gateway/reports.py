@@ -28,7 +28,7 @@ def process_report(
         shown = "\n".join(["Lines that you watch for:", *lines, "", "The end of it:", shown])
     text = f"[Background process {work.id} {how}.]\nCommand: {command}\n{_quoted(shown)}"
     notice = f"A background process {how}: `{command}`\n{_tail(output.text, _LONGEST_NOTICE)}"
-    return _report(work, "end", text, notice)
+    return _report(work, "end", text, notice, f"the output of {command}")
 
 
 def never_began(work: Work) -> InboundMessage:
@@ -47,25 +47,28 @@ def match_report(work: Work, matched: Matched) -> InboundMessage:
     command = _short(str(work.body.get("command", "")), 200)
     text = f"[Background process {work.id} printed what you watch for.]\n{_quoted(lines)}"
     notice = f"A background process (`{command}`) printed:\n{_tail(lines, _LONGEST_NOTICE)}"
-    return _report(work, f"match:{matched.number}", text, notice)
+    return _report(work, f"match:{matched.number}", text, notice, f"the output of {command}")
 
 
-def task_report(work: Work, result: str, *, ok: bool) -> InboundMessage:
-    """The end of a delegated task."""
+def task_report(work: Work, result: str, *, ok: bool, outside: str = "") -> InboundMessage:
+    """The end of a delegated task. `outside`: the sources of what it had read."""
     goal = _short(str(work.body.get("goal", "")), 200)
     how = "is done" if ok else "failed"
     text = f"[Delegated task {work.id} {how}.]\nTask: {goal}\n{_quoted(result)}"
     notice = f"A delegated task {how}: {goal}\n{_tail(result, 3 * _LONGEST_NOTICE)}"
-    return _report(work, "end", text, notice)
+    source = "a delegated task" + (f" that read {outside}" if outside else "")
+    return _report(work, "end", text, notice, source)
 
 
-def _report(work: Work, what: str, text: str, notice: str) -> InboundMessage:
+def _report(work: Work, what: str, text: str, notice: str, source: str = "") -> InboundMessage:
+    """`source`: where the text of others in it comes from."""
     return InboundMessage(
         work.source,
         text,
         event_id=f"work:{work.id}:{what}",
         internal=True,
         report=Report(work.session, work.generation, f"{notice}\n({_GONE})"),
+        outside=source,
     )
 
 

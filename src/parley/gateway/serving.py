@@ -106,6 +106,7 @@ class Serving:
             tell=self._put_question,
             patience=patience,
             safety=settings.agent.safety,
+            profile=profile,
         )
         processes = Processes(
             profile.home / "processes",
@@ -225,7 +226,7 @@ class Serving:
     async def _report(self, work: Work, message: InboundMessage) -> None:
         await until_stored(partial(self.intake.admit, message, lane=work.lane))
 
-    async def _put_question(self, question: Question, source: SessionSource) -> None:
+    async def _put_question(self, question: Question, source: SessionSource, text: str) -> None:
         """Where a surface does not show questions itself, one is sent like a reply."""
         surface = self._deliveries.surface(source)
         if surface is None or surface.shows_questions:
@@ -233,7 +234,7 @@ class Serving:
         draft = Draft(
             dedupe=f"ask:{question.id}",
             source=source,
-            text=_asked(question),
+            text=f"{text}\n\n{_how_to_answer(question)}",
             kind="notice",
             handover=surface.knows_repeats,
         )
@@ -365,15 +366,13 @@ class Serving:
             return str(error)
 
 
-def _asked(question: Question) -> str:
+def _how_to_answer(question: Question) -> str:
     """With its name where the answer may come from another conversation in the same room."""
     named = f" {question.id}" if question.owner else ""
     who = "An owner answers" if question.owner else "Answer"
     told = "" if question.owner else f" (`{question.id}`)"
-    return (
-        f"May I {question.what}?\n\n{who} `!yes{named}` or `!no{named}`; `!yes session{named}` or "
-        f"`!yes always{named}` allows this exact call from now on.{told}"
-    )
+    longer = f"; `!yes session{named}` or `!yes always{named}` allows this exact call from now on"
+    return f"{who} `!yes{named}` or `!no{named}`{'' if question.once else longer}.{told}"
 
 
 def _first(error: BaseException) -> BaseException:

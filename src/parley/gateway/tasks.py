@@ -13,6 +13,7 @@ from functools import partial
 
 from parley.agent.hands import Delegated
 from parley.agent.processes import Processes
+from parley.agent.taint import sources_named
 from parley.gateway.lanes import Lanes, RunningTurn
 from parley.gateway.persist import until_stored
 from parley.gateway.reports import task_report
@@ -59,11 +60,18 @@ class Tasks:
         self._stopped: set[str] = set()
 
     async def begin(
-        self, work: Work, goal: str, *, behalf: Behalf, tools: Sequence[str] | None
+        self,
+        work: Work,
+        goal: str,
+        *,
+        behalf: Behalf,
+        tools: Sequence[str] | None,
+        outside: str = "",
     ) -> Work:
         """Once under its id; the row comes first, so that a task is never without one."""
         allowed = None if tools is None else list(tools)
         body = {"goal": goal, "user": behalf.user, "platform": behalf.platform, "tools": allowed}
+        body |= {"outside": outside} if outside else {}
         work = replace(work, body={**work.body, **body})
         await until_stored(partial(self._store.begin_work, work))
         await self._submit(work)
@@ -103,7 +111,8 @@ class Tasks:
         found = await self._wait(work)
         if work.notify and work.id not in self._stopped:
             told = _as_result(work.id, found)
-            await self._report(work, task_report(work, told.result or "", ok=told.ok))
+            report = task_report(work, told.result or "", ok=told.ok, outside=told.outside)
+            await self._report(work, report)
         self._stopped.discard(work.id)
         await self._finish(work, found)
 
@@ -154,7 +163,7 @@ class Tasks:
         allowed = body.get("tools")
         request = Request(
             id=work.id,
-            messages=(ChatMessage("user", body["goal"]),),
+            messages=(ChatMessage("user", body["goal"], outside=body.get("outside")),),
             instructions=_INSTRUCTIONS,
             lasting=True,
             allowed=None if allowed is None else tuple(allowed),
@@ -194,7 +203,7 @@ def _name(id: str) -> str:
 def _as_result(id: str, found: TurnResult) -> Delegated:
     said = [each.text for each in found.messages if each.role == "assistant" and each.text]
     if found.state == "done" and said:
-        return Delegated(id, said[-1])
+        return Delegated(id, said[-1], outside=sources_named(found.messages))
     if found.state == "failed":
         return Delegated(id, said[-1] if said else "The task failed.", ok=False)
     return Delegated(id, "The task was stopped before it had a result.", ok=False)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import logging
+from collections import OrderedDict
+from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
@@ -12,6 +15,7 @@ from typing import Literal
 from parley.agent.budget import Budget, Purse
 from parley.agent.person import UserSettings
 from parley.agent.prompt import unanswered_calls
+from parley.agent.taint import sources_named
 from parley.backends.base import Backend, Turn
 from parley.gateway.approvals import Approvals, TurnAsk
 from parley.gateway.chats import Chats
@@ -24,16 +28,18 @@ from parley.gateway.memory import Remembering
 from parley.gateway.owners import Owners
 from parley.gateway.people import People, settings_in
 from parley.gateway.persist import until_stored
-from parley.gateway.recall import Histories
+from parley.gateway.recall import Histories, Remembered
 from parley.gateway.tally import Tally
-from parley.memory.places import NOWHERE
+from parley.memory.places import NOWHERE, Places
 from parley.profiles import Profile
 from parley.protocol import (
     Attachment,
     ChatMessage,
     Failed,
     Final,
+    HistoryEntry,
     HistoryTrimmed,
+    SessionSource,
     StepTaken,
     TextDelta,
     TextReset,
@@ -48,6 +54,51 @@ __all__ = ["TurnRunner"]
 _log = logging.getLogger("parley.turns")
 
 _MOST_ATTEMPTS = 20
+_EARLIER = "earlier messages of others here"
+_TOLD = "what others told here"
+
+
+class TaintedAnswers:
+    """Answers to programs that were made of outside text, the newest few thousand.
+
+    A program that keeps a conversation itself tells it again with each request, without the
+    results of our tools: by these answers it is known where they came from.
+    """
+
+    def __init__(self, *, most: int = 4_096) -> None:
+        self._sources: OrderedDict[bytes, str] = OrderedDict()
+        self._most = most
+
+    def note(self, turn: Turn, said: Sequence[ChatMessage], text: str) -> None:
+        messages = (*(entry.message for entry in turn.history), *said)
+        outside = sources_named(messages, before=turn.outside)
+        if not outside:
+            return
+        steps = [each.text for each in said if each.role == "assistant"]
+        # A program sees the texts of several steps as one.
+        for told in {_digest(text), _digest("".join((*steps, text)))}:
+            self._sources[told] = outside
+            self._sources.move_to_end(told)
+        while len(self._sources) > self._most:
+            self._sources.popitem(last=False)
+
+    def marked(self, history: Sequence[HistoryEntry]) -> tuple[HistoryEntry, ...]:
+        """The history with the sources of those answers in it."""
+        return tuple(map(self._marked, history)) if self._sources else tuple(history)
+
+    def _marked(self, entry: HistoryEntry) -> HistoryEntry:
+        message = entry.message
+        if message.role != "assistant" or message.outside or not message.text:
+            return entry
+        outside = self._sources.get(_digest(message.text))
+        return (
+            entry if outside is None else replace(entry, message=replace(message, outside=outside))
+        )
+
+
+def _digest(text: str) -> bytes:
+    """Of the text without white space: answers are trimmed, and their steps joined."""
+    return hashlib.sha256("".join(text.split()).encode(errors="surrogatepass")).digest()
 
 
 class TurnRunner:
@@ -86,6 +137,7 @@ class TurnRunner:
         self._budget = budget
         self._steers = steers
         self._tally = tally
+        self._tainted = TaintedAnswers()
 
     async def __call__(self, running: RunningTurn) -> None:
         claim = running.claim
@@ -162,16 +214,17 @@ class TurnRunner:
                 return ()
             absorbed = await running.absorb()
             running.listens = False
-            return tuple(
-                ChatMessage("user", taken.message.text, attachments=taken.message.attachments)
-                for taken in absorbed
-            )
+            return tuple(taken.message.as_said() for taken in absorbed)
 
+        remembers = "" if memory is None else await memory.block(places, remembered.versions)
         progress = tuple(entry.message for entry in remembered.progress)
         hands = self._lender.to(running, source, asks=asks)
         hands.memory = None if memory is None else memory.hand(running, places)
         if claim.attempt > 1:
             await hands.listen_again(unanswered_calls(progress))
+        history = remembered.history
+        if claim.told:
+            history = self._tainted.marked(history)
         return Turn(
             id=claim.turn,
             attempt=claim.attempt,
@@ -179,7 +232,7 @@ class TurnRunner:
             session_key=claim.lane,
             session_id=claim.session,
             source=source,
-            history=remembered.history,
+            history=history,
             progress=progress,
             provider=remembered.provider,
             model=remembered.model,
@@ -198,37 +251,65 @@ class TurnRunner:
             sends_files=surface is not None and surface.sends_files,
             person=settings_in(claim.lane, claim.source, theirs),
             summary=remembered.summary,
-            memory="" if memory is None else await memory.block(places, remembered.versions),
+            memory=remembers,
             thread=partial(self._chats.thread, claim.lane, claim.session, source),
             told=request.earlier[-claim.told :] if request is not None and claim.told else (),
             times_undone=partial(self._store.times_undone, claim.session),
+            outside=self._outside(source, remembered, places),
+            strangers=self._strangers(source, history),
         )
+
+    def _strangers(self, source: SessionSource, history: Sequence[HistoryEntry]) -> frozenset[str]:
+        """In an owner's turn: the others in the conversation, who own nothing here."""
+        if not self._owners.owns(source):
+            return frozenset()
+        people = {entry.person for entry in history if entry.person}
+        return frozenset(each for each in people if not self._owners.is_operator(each))
+
+    def _outside(self, source: SessionSource, remembered: Remembered, places: Places) -> str:
+        """The sources of text in the prompt, before the history, that is not their own."""
+        found = [remembered.outside]
+        if source.chat_type != "dm" and self._owners.owns(source):
+            found += [_EARLIER] if remembered.summary else []
+            told_by = () if self._memory is None else self._memory.people_of(places)
+            found += [_TOLD] if any(not self._owners.is_operator(each) for each in told_by) else []
+        return ", ".join(each for each in found if each)
 
     async def _follow(self, running: RunningTurn, turn: Turn, purse: Purse) -> Final | Failed:
         """Take the backend's events as they come; each step is durable before the next."""
+        said = list(turn.progress)
         async with aclosing(self._backend.run(turn)) as events:
             async for event in events:
                 match event:
-                    case TextDelta(text=text):
+                    case TextDelta(text=text, outside=outside):
                         running.said.append(text)
+                        running.outside = outside
                     case TextReset():
                         running.said.clear()
                     case StepTaken(messages=messages, usage=usage):
                         usage = None if usage is None else purse.priced(usage)
                         await running.step(messages, usage)
+                        said += messages
                         self._count(running, usage)
                         running.said.clear()
                     case HistoryTrimmed(keep_from=keep_from) if keep_from:
                         running.trimmed = True
-                        move = partial(self._store.move_window, turn.session_id, keep_from)
-                        await until_stored(move)
+                        await self._move_window(turn, keep_from)
                     case Final(usage=usage) | Failed(usage=usage):
+                        if turn.request is not None and isinstance(event, Final):
+                            self._tainted.note(turn, said, event.text)
                         return event if usage is None else replace(event, usage=purse.priced(usage))
                     case _:
                         pass
                 self._tell(running, event)
         sentence = "The agent ended without an answer; please try again."
         return Failed(sentence, cause="no final", public=sentence)
+
+    async def _move_window(self, turn: Turn, keep_from: int) -> None:
+        """What leaves the prompt may have left its words in later answers: its sources stay."""
+        outside = sources_named(e.message for e in turn.history if e.id < keep_from)
+        move = partial(self._store.move_window, turn.session_id, keep_from, outside=outside)
+        await until_stored(move)
 
     async def _finish(self, running: RunningTurn, ending: Final | Failed) -> Final | Failed:
         """Store how the turn ended; returns what is stored, as whoever asked is told it."""
@@ -263,7 +344,11 @@ class TurnRunner:
             end = TurnEnd("failed", (said,), drafts, ending.usage)
         else:
             said = ChatMessage(
-                "assistant", ending.text, tool_calls=ending.calls, attachments=ending.attachments
+                "assistant",
+                ending.text,
+                tool_calls=ending.calls,
+                attachments=ending.attachments,
+                outside=ending.outside,
             )
             drafts = self._drafts(running, ending.text, "reply", ending.attachments)
             end = TurnEnd("done", (said,), drafts, ending.usage)

@@ -16,6 +16,7 @@ from aiohttp import web
 
 from parley.surfaces.api.edge import EdgeRules, guard_edge
 from parley.surfaces.api.site import Site, SiteLimits, open_site
+from parley.surfaces.api.tls import CertificateFiles
 
 __all__ = ["Answer", "Raw", "a_site", "both_loops"]
 
@@ -35,6 +36,7 @@ async def a_site(
     *routes: tuple[str, str, Handler],
     rules: EdgeRules | None = None,
     limits: SiteLimits | None = None,
+    certificate: CertificateFiles | None = None,
 ) -> AsyncIterator[Site]:
     """The edge and the site around these handlers."""
     app = web.Application()
@@ -44,7 +46,7 @@ async def a_site(
             app.router.add_get(path, handler)
         else:
             app.router.add_route(method, path, handler)
-    site = await open_site(app, "127.0.0.1", 0, limits=limits)
+    site = await open_site(app, "127.0.0.1", 0, limits=limits, certificate=certificate)
     try:
         yield site
     finally:

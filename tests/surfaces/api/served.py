@@ -14,7 +14,7 @@ import aiohttp
 from openai import AsyncOpenAI
 
 from parley.config.api_keys import KeyFile
-from parley.config.settings import ApiConfig
+from parley.config.settings import ApiConfig, GatewayConfig
 from parley.profiles import Profile
 from parley.protocol import ChatMessage
 from parley.surfaces.api.surface import ApiSurface
@@ -51,12 +51,13 @@ class Served:
         http: aiohttp.ClientSession,
         *,
         config: ApiConfig | None = None,
+        network: GatewayConfig | None = None,
         host: str = "127.0.0.1",
     ) -> None:
         self.house = house
         self.http = http
         self.sections: dict[str, Any] = {}
-        self._made = partial(an_api, house.profile, config=config, host=host)
+        self._made = partial(an_api, house.profile, config=config, network=network, host=host)
         self.api: ApiSurface = self._made()
         self._clients = AsyncExitStack()
 
@@ -143,10 +144,15 @@ class Served:
 
 @asynccontextmanager
 async def served_api(
-    house: House, *, config: ApiConfig | None = None, host: str = "127.0.0.1", **sections: Any
+    house: House,
+    *,
+    config: ApiConfig | None = None,
+    network: GatewayConfig | None = None,
+    host: str = "127.0.0.1",
+    **sections: Any,
 ) -> AsyncIterator[Served]:
     async with aiohttp.ClientSession() as http:
-        made = Served(house, http, config=config, host=host)
+        made = Served(house, http, config=config, network=network, host=host)
         await made.open(**sections)
         try:
             yield made

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from parley.config.api_keys import KeyFile
-from parley.config.settings import ApiConfig
+from parley.config.settings import ApiConfig, GatewayConfig
 from tests.gateway.house import House
 from tests.servers.api_server import an_api
 from tests.servers.scripted_model import Reply, ScriptedModel
@@ -124,7 +124,9 @@ async def test_a_revoked_key_is_refused_at_once_on_an_open_connection(
 ) -> None:
     key = a_key(house.profile, "ann")
     a_key(house.profile, "ben")
-    request = b"GET /v1/models HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %b\r\n" % key.encode()
+    request = (
+        b"GET /v1/models HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %b\r\n" % key.encode()
+    )
     reader, writer = await served.connect()
     writer.write(request + b"\r\n")
     assert (await reader.readline()).startswith(b"HTTP/1.1 200 ")
@@ -192,7 +194,8 @@ async def test_on_another_address_the_local_key_does_not_count(house: House) -> 
     local = (house.profile.home / "api.key").read_text().strip()
     await house.close()
     key = a_key(house.profile)
-    async with served_api(house, host="0.0.0.0") as served:
+    behind = GatewayConfig(public_url="https://agent.example.org")
+    async with served_api(house, host="0.0.0.0", network=behind) as served:
         assert (await chat(served, key)).status == 200
         KeyFile(house.profile).revoke(KeyFile(house.profile).keys()[0].id)
         assert (await chat(served, key)).status == 401

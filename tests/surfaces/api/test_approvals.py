@@ -12,6 +12,7 @@ import pytest
 
 from parley.agent.tools import TOOLS, Wanted
 from parley.gateway import serving
+from tests.agent.shown_text import read_arguments
 from tests.gateway.asking_tool import AskingTool
 from tests.gateway.house import House
 from tests.servers.scripted_model import Reply, ScriptedModel
@@ -92,6 +93,40 @@ async def test_what_is_refused_is_not_run_and_the_model_is_told(
     names = [told.name for told in await program.log(run)]
     assert "tool.started" not in names
     assert names.index("approval.decided") == names.index("approval.asked") + 1
+
+
+async def test_what_a_program_is_told_reads_back_to_what_is_done(
+    program: Program, stage: Stage, deed: AskingTool
+) -> None:
+    word = "a\nb\\n\u202e\u200b  `c`⟨"
+    stage.then(Reply(tool_calls=(("deed", {"word": word}),)), DONE)
+    run, question = await asking(program)
+    assert question.data["lasting"] is True
+    assert question.data["call"]["arguments"] == {"word": word}
+    assert read_arguments(question.data["question"]) == {"word": word}
+    await program.decide(run, question.data["id"], "approve")
+    await program.over(run)
+    assert [each["word"] for each in deed.done] == [word]
+
+
+async def test_a_yes_for_longer_to_what_is_asked_each_time_holds_once(
+    house: House, stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deed = AskingTool(wanted=Wanted("tidy up", once="it depends"))
+    monkeypatch.setitem(TOOLS, "deed", deed.tool)
+    api_house = ApiHouse(house)
+    await api_house.open(agent={"tools": ["deed"]})
+    async with api_house.program_with("mine") as program:
+        for times in (1, 2):
+            stage.then(A_CALL, DONE)
+            run, question = await asking(program)
+            assert question.data["lasting"] is False
+            assert question.data["question"].endswith("It is asked each time: it depends.")
+            answer = {"approval_id": question.data["id"], "decision": "approve", "scope": "always"}
+            said = await program.ask("POST", f"/v1/runs/{run}/approval", answer)
+            assert said.status == 200
+            await program.over(run)
+            assert len(deed.done) == times
 
 
 @pytest.mark.parametrize(("choice", "allowed"), [("once", True), ("deny", False)])

@@ -5,6 +5,7 @@ Schemathesis makes the requests from `/openapi.json` and sends them to a real ga
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -25,6 +26,22 @@ _CHECKS = (
 )
 
 
+# Wrong keys are limited for each address. A proxy that the gateway trusts gives each case its own.
+_HOOKS = """
+from itertools import count
+
+import schemathesis
+
+_numbers = count(1)
+
+
+@schemathesis.hook
+def before_call(context, case, kwargs):
+    number = next(_numbers)
+    case.headers["X-Forwarded-For"] = f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}"
+"""
+
+
 async def _address(gateway: GatewayProcess) -> str:
     told: Any = await gateway.status()
     assert told["ready"]
@@ -37,7 +54,9 @@ async def test_no_request_that_can_be_made_up_is_answered_with_a_fault_of_ours(
     tmp_path: Path,
 ) -> None:
     with ModelProcess() as model:
-        profile = write_config(tmp_path / "home", model_url=model.base_url)
+        (tmp_path / "hooks.py").write_text(_HOOKS)
+        proxied = {"trusted_proxies": ["127.0.0.1"]}
+        profile = write_config(tmp_path / "home", model_url=model.base_url, gateway=proxied)
         with GatewayProcess(profile.home) as gateway:
             gateway.start()
             await gateway.until_ready()
@@ -52,6 +71,7 @@ async def test_no_request_that_can_be_made_up_is_answered_with_a_fault_of_ours(
                     *("--generation-deterministic", "--no-color"),
                 ],
                 cwd=tmp_path,
+                env={**os.environ, "SCHEMATHESIS_HOOKS": "hooks"},
                 capture_output=True,
                 text=True,
                 check=False,

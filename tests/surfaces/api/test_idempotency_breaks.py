@@ -187,7 +187,7 @@ async def slow_reader(served: Served, path: str) -> AsyncIterator[asyncio.Stream
     reader, writer = await asyncio.open_connection(sock=sock, limit=4096)
     body = json.dumps(BODIES[path] | {"stream": True}).encode()
     writer.write(
-        b"POST %b HTTP/1.0\r\nHost: x\r\nAuthorization: Bearer %b\r\nIdempotency-Key: k1\r\n"
+        b"POST %b HTTP/1.0\r\nHost: [::1]\r\nAuthorization: Bearer %b\r\nIdempotency-Key: k1\r\n"
         b"Content-Length: %d\r\n\r\n%b" % (path.encode(), served.key.encode(), len(body), body)
     )
     try:

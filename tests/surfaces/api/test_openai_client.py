@@ -101,10 +101,23 @@ async def test_the_words_of_every_step_reach_a_stream_and_the_last_are_the_answe
     client: AsyncOpenAI, stage: Stage
 ) -> None:
     stage.then(Reply(text="I look.", tool_calls=(("now", {}),)), Reply(text="Noon."))
-    texts = [each.choices[0].delta.content or "" for each in await chunks_of(client)]
-    assert "".join(texts) == "I look.\n\nNoon."
+    texts = [each.choices[0].delta.content for each in await chunks_of(client)]
+    # What sets two messages apart is a chunk of its own; the others are as the model said them.
+    assert [text for text in texts if text] == ["I look.", "\n\n", "Noon."]
     stage.then(Reply(text="I look.", tool_calls=(("now", {}),)), Reply(text="Noon."))
     assert await say(client, "again?") == "Noon."
+
+
+async def test_the_stream_of_one_structured_answer_is_the_models_text_alone(
+    client: AsyncOpenAI, stage: Stage
+) -> None:
+    wanted = '{"time": "noon"}'
+    stage.then(Reply(tool_calls=(("now", {}),)), Reply(text=wanted, chunks=4))
+    async with client.chat.completions.stream(
+        model="default", messages=[user("time?")], response_format={"type": "json_object"}
+    ) as stream:
+        completion = await stream.get_final_completion()
+    assert completion.choices[0].message.content == wanted
 
 
 async def test_the_clients_system_message_is_added_to_the_profiles_own(

@@ -66,7 +66,7 @@ async def test_two_names_that_differ_are_refused(served: Served, house: House) -
 async def test_one_name_with_two_values_is_refused(served: Served, house: House) -> None:
     body = json.dumps({"messages": [user("hi")]}).encode()
     got = await served.speak(
-        b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
+        b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
         b"Authorization: Bearer %b\r\nX-Hermes-Session-Id: a\r\nX-Hermes-Session-Id: b\r\n"
         b"Content-Length: %d\r\n\r\n%b" % (served.key.encode(), len(body), body)
     )

@@ -11,6 +11,7 @@ import time
 import pytest
 from aiohttp import web
 
+from parley.surfaces.api.connection_limits import mark_authenticated
 from parley.surfaces.api.site import SiteLimits, open_site
 from parley.surfaces.api.stream import EventStream
 from tests.surfaces.api.raw import Raw, a_site, both_loops
@@ -125,8 +126,12 @@ async def test_a_client_that_reads_slowly_is_not() -> None:
 
 
 async def test_more_connections_than_there_is_room_for_are_refused() -> None:
+    async def with_a_key(request: web.Request) -> web.StreamResponse:
+        mark_authenticated(request)
+        return web.Response(text="ok")
+
     limits = SiteLimits(connections=2)
-    async with a_site(("GET", "/", say_ok), limits=limits) as site:
+    async with a_site(("GET", "/", with_a_key), limits=limits) as site:
         async with Raw(site) as one, Raw(site) as two:
             assert (await one.get()).status == (await two.get()).status == 200
             async with Raw(site) as three:
@@ -368,7 +373,7 @@ async def test_a_body_that_comes_in_pieces_is_not_taken_for_slow_headers() -> No
     async with a_site(("POST", "/x", handler), limits=limits) as site, Raw(site) as raw:
         await raw.send(b"POST /x HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\nhi")
         assert (await raw.answer()).status == 200
-        [connection] = site._door.open
+        [connection] = site._connections()
         head = b"POST /x HTTP/1.1\r\nHost: x\r\nContent-Length: 6000\r\n\r\n"
         # As uvloop hands over what it has read: in pieces, before any task runs.
         connection.data_received(head + b"x" * 3000)

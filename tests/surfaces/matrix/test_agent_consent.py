@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from parley.agent.tools import TOOLS
+from tests.agent.shown_text import page_text, read_arguments
 from tests.gateway.asking_tool import AskingTool
 from tests.gateway.house import House
 from tests.gateway.workshop import Scenes, calls
@@ -70,6 +71,26 @@ async def test_thumbs_and_words_answer_a_question(
         await alice.send(room, "!no")
         await settled(alice, agent, "fourth")
         assert len(deed.done) == 2
+
+
+@pytest.mark.parametrize("encrypted", [False, True], ids=["plain", "encrypted"])
+async def test_the_text_and_the_html_of_a_question_read_back_to_what_is_done(
+    synapse: Synapse, house: House, scenes: Scenes, deed: AskingTool, encrypted: bool
+) -> None:
+    word = "a\nb\\n\u202e\u200b  `c` <b>⟨ e\u0301 " + "x" * 100
+    scenes.when("odd one", calls(("deed", {"word": word})), Reply(text="it is settled"))
+    async with an_agent(synapse, house) as agent, Person.on(synapse, name="Alice") as alice:
+        room = await meet(agent, alice, encrypted=encrypted)
+        await alice.send(room, "the odd one")
+        asked = await alice.wait_for_message(
+            lambda each: each.sender == agent.user_id and each.text.startswith("May I ")
+        )
+        assert read_arguments(asked.text) == {"word": word}
+        assert asked.html is not None
+        assert read_arguments(page_text(asked.html)) == {"word": word}
+        await alice.react(room, asked.event_id, "👍")
+        await alice.wait_for_text(agent.user_id, "it is settled")
+        assert [each["word"] for each in deed.done] == [word]
 
 
 async def test_nobody_elses_thumb_counts(synapse: Synapse, house: House, deed: AskingTool) -> None:

@@ -59,6 +59,8 @@ class Turnstile:
         self.url = ""
         self.instead: Callable[[], web.Response] | None = None
         """What everyone is answered while it is set."""
+        self.refused: set[str] = set()
+        """Parts of paths whose requests are forbidden."""
         self.seen: list[tuple[str, str]] = []
         self.slow: dict[str, Callable[[], float]] = {}
         """By a part of a path: how many seconds late its answers are."""
@@ -108,6 +110,8 @@ class Turnstile:
             return self.instead()
         method, path = request.method, request.path_qs
         body = await request.read()
+        if any(part in path for part in self.refused):
+            return web.json_response({"errcode": "M_FORBIDDEN", "error": "Not here"}, status=403)
         fitting = (each for each in self._holds if each.fits(method, path, body))
         held = next(fitting, None)
         if held is not None and not held.done and held.count():

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime
 
+from parley import audit
+from parley.agent.question_text import question_lines
 from parley.gateway.approvals import SAFETY_TRIGGERS
 from parley.gateway.commands.base import CommandCall, Reply, count
 from parley.gateway.commands.near_miss import near_miss
@@ -44,12 +46,16 @@ async def _decide(call: CommandCall, *, allowed: bool) -> Reply:
         return await _not_understood(call, approval, allowed=allowed)
     if question is None:
         return Reply(found.refused or _NOTHING)
-    again = "" if scope == "once" else f" This exact call is not asked about again ({scope})."
+    again = ""
+    if scope != "once":
+        again = f" This exact call is not asked about again ({scope})."
+        if question.once:
+            again = f" This once, and it is asked each time: {question.once}."
     done = f"Allowed: `{question.tool}`.{again}" if allowed else f"Refused: `{question.tool}`."
 
     def then(outcome: Outcome) -> None:
         if not outcome.refused:
-            approvals.settled(question, allowed=allowed)
+            approvals.settled(question, allowed=allowed, by=call.person, scope=scope)
 
     return Reply(
         lambda outcome: _NOTHING if outcome.refused else done,
@@ -82,22 +88,29 @@ async def grants(call: CommandCall) -> Reply:
     if word.lower() == "revoke":
         if which.strip() == "all":
             taken = await store.revoke_grants(call.person)
+            _record_revoked(call, taken)
             return Reply(f"{count(taken, 'permission')} taken back.")
         if not which.strip().isdecimal():
             verb = f"{call.verb}grants"
             return Reply(f"Which one? `{verb}` lists them; then `{verb} revoke NUMBER` or `all`.")
         gone = await store.revoke_grants(call.person, int(which))
+        _record_revoked(call, gone, int(which))
         return Reply("Taken back." if gone else "There is none of that number.")
     found = await store.grants(call.person)
     if not found:
         return Reply("You have allowed nothing beyond a single call.")
-    lines = [
-        f"- {grant.id}: {grant.what} ({grant.scope}, "
-        f"{datetime.fromtimestamp(grant.at, UTC):%Y-%m-%d})"
-        for grant in found
-    ]
+    lines = []
+    for grant in found:
+        when = f"{datetime.fromtimestamp(grant.at, UTC):%Y-%m-%d}"
+        lines.append(f"- {grant.id}: {question_lines(grant.what, f'{grant.scope}, {when}')}")
     revoke = f"`{call.verb}grants revoke NUMBER` or `{call.verb}grants revoke all`."
     return Reply("\n".join([*lines, "", revoke]))
+
+
+def _record_revoked(call: CommandCall, count: int, id: int | None = None) -> None:
+    if count:
+        origin = call.source.platform
+        audit.record("grant.revoked", who=call.person, origin=origin, id=id, count=count)
 
 
 async def safety(call: CommandCall) -> Reply:

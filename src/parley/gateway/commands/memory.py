@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
+from parley.agent.foreign import in_code
 from parley.gateway.commands.base import CommandCall, MemoryReach, Reply, count
 from parley.memory.desk import MemoryDesk, Whose, diff_of
 from parley.protocol import ParleyError
@@ -147,7 +148,10 @@ async def _why(call: CommandCall, at: Here, id: int) -> Reply:
     if why.fact.state != "current":
         lines.append("- this is no longer so")
     lines += [f"- before that: {_short(each.text)} ({_day(each.said_at)})" for each in why.versions]
-    lines += ["", *_said(why.fact, why.sources)]
+    lines += [""]
+    if why.fact.outside:
+        lines.append(f"It may come from what I had read: {in_code(_short(why.fact.outside))}.")
+    lines += _said(why.fact, why.sources)
     if why.sources:
         verb = f"{call.verb}forget"
         lines += ["", f"`{verb} words {id}` removes it and blanks these messages."]
@@ -191,7 +195,8 @@ async def _show(call: CommandCall, at: Here, id: int) -> Reply:
     commit = await at.desk.commit(id, at.whose)
     changed = diff_of(commit).replace("```", "'''").strip()
     if len(changed) > _LONGEST_DIFF:
-        changed = changed[:_LONGEST_DIFF] + "\n…"
+        left = len(changed) - _LONGEST_DIFF
+        changed = f"{changed[:_LONGEST_DIFF]}\n… {left:,} more characters: `parley memory log {id}`"
     lines = [_commit_line(commit)]
     if changed:
         lines += ["", "```diff", changed, "```"]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+from parley.agent.foreign import in_code
+from parley.agent.question_text import add_text, mark_unseen
 from parley.agent.tools.base import ToolError
 from parley.gateway.commands.base import CommandCall, Reply, count
 from parley.storage.hands import Job, Work
@@ -20,9 +22,15 @@ async def work(call: CommandCall) -> Reply:
     running = await call.store.works(lane=call.lane)
     if word.lower() == "stop":
         return await _stop(call, running, which.strip())
-    if word:
-        return Reply(f"`{verb}work` lists what runs; {_ends(verb)}")
     planned = await call.store.jobs(call.lane)
+    if word:
+        whole = {each.id: _what(each) for each in running}
+        whole |= {each.job.id: _wanted(each.job) for each in planned}
+        if call.argument in whole:
+            return Reply(add_text(f"All of `{call.argument}`", "It says", whole[call.argument]))
+        return Reply(
+            f"`{verb}work` lists what runs, `{verb}work ID` shows one whole; {_ends(verb)}"
+        )
     if not running and not planned:
         return Reply("Nothing runs in the background here, and nothing is planned.")
     lines = [_line(each) for each in running[:_LISTED]]
@@ -65,8 +73,11 @@ def _ends(verb: str) -> str:
 
 
 def _line(each: Work) -> str:
-    what = each.body.get("command") or each.body.get("goal") or ""
-    return f"- {each.kind} `{each.id}` since {_time(each.at)}: {_short(str(what))}"
+    return f"- {each.kind} `{each.id}` since {_time(each.at)}: {_short(_what(each))}"
+
+
+def _what(each: Work) -> str:
+    return str(each.body.get("command") or each.body.get("goal") or "")
 
 
 def _wanted(job: Job) -> str:
@@ -80,5 +91,7 @@ def _time(at: float) -> str:
 
 
 def _short(text: str) -> str:
-    flat = " ".join(text.split())
-    return flat if len(flat) <= 80 else flat[:79] + "…"
+    """The beginning, with nothing in it that a reader could miss; `/work ID` shows all."""
+    line = text[:80]
+    more = f" … ({len(text):,} characters)" if len(text) > len(line) else ""
+    return f"{in_code(mark_unseen(line))}{more}"

@@ -59,9 +59,9 @@ class Answer:
             case ToolFinished(call=call, ok=ok):
                 told = {"name": call.name, "state": "finished", "ok": ok, "id": call.id}
                 await self._tool(told)
-            case ApprovalAsked(call=call, question=question, id=id):
+            case ApprovalAsked(call=call, question=question, id=id, lasting=lasting):
                 if self._knows(frames.APPROVALS):
-                    asked = {"id": id, "question": question, "tool": call.name}
+                    asked = {"id": id, "question": question, "tool": call.name, "lasting": lasting}
                     await self._send({"type": "APPROVAL_ASKED", **asked})
             case _ if ends_step(event):
                 self._text.end_message()
@@ -88,7 +88,8 @@ class Answer:
 
     async def _chunk(self, text: str) -> None:
         if text:
-            await self._send({"type": "AGENT_EVENT_TEXT_CHUNK", "text": text})
+            whole = self._text.take_gap() + text
+            await self._send({"type": "AGENT_EVENT_TEXT_CHUNK", "text": whole})
 
     async def _tool(self, told: Mapping[str, Any]) -> None:
         if self._knows(frames.PROGRESS):
@@ -123,4 +124,5 @@ class Answer:
             else:
                 await self._send({"type": "AGENT_EVENT_FILE", **made})
         if notes:
+            self._text.drop_gap()  # the notes begin with one
             await self._chunk("\n\n" + "\n".join(f"[{note}]" for note in notes))

@@ -185,7 +185,9 @@ class Asking:
             files = await asyncio.to_thread(keep_files, door.attachments, frame.attachments)
         return Request(
             id=self._thread.request_id(frame.id),
-            messages=(ChatMessage("user", frame.text, attachments=files),),
+            messages=(
+                ChatMessage("user", frame.text, attachments=files, outside=frame.outside or None),
+            ),
             instructions=frame.instructions,
             lasting=frame.id is not None,
             can_ask=self._knows(frames.APPROVALS),

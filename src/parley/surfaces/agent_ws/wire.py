@@ -53,6 +53,7 @@ class UserMessage(WireModel):
     attachments: list[SentFile] = Field(default=[], max_length=100)
     instructions: str = ""
     hops: int = Field(default=0, ge=0)
+    outside: str = Field(default="", max_length=2_000)
 
 
 class Cancel(WireModel):

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from parley.surfaces.api.auth_attempts import AuthAttempts, bearer_token
 from parley.surfaces.api.errors import ApiError
 from parley.surfaces.api.limits import RateLimits
 
@@ -81,25 +82,27 @@ class Callers:
         home: str,
         per_minute: int,
         aliases: Mapping[str, str] | None = None,
+        attempts: AuthAttempts | None = None,
     ) -> None:
+        self.attempts = attempts or AuthAttempts()
         self._ring = ring
         self._home = home
         self._per_minute = per_minute
         self._aliases = dict(aliases or {})
         self._limits = RateLimits()
 
-    def known(self, request: web.Request) -> ApiKey | None:
+    def authenticate(self, request: web.Request) -> ApiKey | None:
         """The key in the request, if it holds one that counts."""
-        scheme, _, token = request.headers.get("Authorization", "").partition(" ")
-        if scheme.lower() != "bearer" or not token.strip():
-            return None
-        return self._ring.find(token.strip(), time.time())
+        return self.attempts.judge(request, self._find, _bucket)
+
+    def _find(self, token: str) -> ApiKey | None:
+        return self._ring.find(token, time.time())
 
     def admit(
         self, request: web.Request, scopes: Sequence[str], profiles: tuple[str, ...]
     ) -> Caller:
         """The caller; raises unless its key has one of `scopes` and is within its rate."""
-        key = self.known(request)
+        key = self.authenticate(request)
         if key is None:
             raise ApiError.unauthorized(
                 "Send a key of `parley keys create` in the header Authorization."
@@ -115,14 +118,16 @@ class Callers:
         """One more request of this key; raises when that is too many."""
         per_minute = self._per_minute if key.per_minute is None else key.per_minute
         # 0 in the settings is no limit.
-        bucket = f"{key.profile}:{key.id}"
-        wait = self._limits.allow(bucket, per_minute or None, time.monotonic())
+        wait = self._limits.allow(_bucket(key), per_minute or None, time.monotonic())
         if wait is not None:
             raise ApiError.rate_limited(wait)
 
     def recognise(self, request: web.Request, profiles: tuple[str, ...]) -> Caller | None:
-        """Who calls where nobody needs a key."""
-        key = self.known(request)
+        """Who calls where nobody needs a key; an address that has to wait is answered without."""
+        try:
+            key = self.authenticate(request)
+        except ApiError:
+            return None
         return None if key is None else self._caller(key, request, profiles)
 
     def _caller(self, key: ApiKey, request: web.Request, profiles: tuple[str, ...]) -> Caller:
@@ -130,10 +135,16 @@ class Callers:
         home = self._home if key.all_profiles else key.profile
 
         def still() -> bool:
-            return self.known(request) is not None
+            token = bearer_token(request)
+            return token is not None and self._find(token) is not None
 
         path_profile = request.match_info.get("profile")
         return Caller(key, reach, home, path_profile, self._aliases, still)
+
+
+def _bucket(key: ApiKey) -> str:
+    """A key's name in tables, apart from every other key's."""
+    return f"{key.profile}:{key.id}"
 
 
 def _plain(name: str) -> str:

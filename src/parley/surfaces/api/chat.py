@@ -211,6 +211,7 @@ class _Writer:
         match event:
             case TextDelta(text=text):
                 if piece := self._text.add(text):
+                    self._hold_gap()
                     await out.send(self._chunks.text(piece))
             case ReasoningDelta(text=text):
                 await out.send(self._chunks.reasoning(self._apart(text)))
@@ -227,13 +228,18 @@ class _Writer:
             case ToolFinished(call=call, ok=ok) if self._told:
                 told = {"call_id": call.id, "name": call.name, "ok": ok}
                 await out.send(encode({"phase": "finished", **told}), event="parley.tool")
-            case ApprovalAsked(call=call, question=question, id=id) if self._told:
+            case ApprovalAsked(call=call, question=question, id=id, lasting=lasting) if self._told:
                 asked = {"id": id, "question": question, "call": call.to_dict()}
-                await out.send(encode(asked), event="parley.approval")
+                await out.send(encode({**asked, "lasting": lasting}), event="parley.approval")
             case TurnEnded():
                 await self._end(event)
             case _:
                 pass
+
+    def _hold_gap(self) -> None:
+        """A chunk of its own: every other chunk is what the model said, letter for letter."""
+        if gap := self._text.take_gap():
+            self._out.hold(self._chunks.text(gap))
 
     def _hold(self, piece: CallPiece) -> None:
         if piece.is_new:
@@ -280,6 +286,7 @@ class _Writer:
         if reply.reasoning and not self._has_thought:
             out.hold(chunks.reasoning(reply.reasoning))
         if rest := await self._rest_of(reply.text):
+            self._hold_gap()
             out.hold(chunks.text(rest))
         if not self._calls and reply.calls:
             out.hold(chunks.calls(reply.calls))

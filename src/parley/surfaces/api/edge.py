@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from parley.config.hosts import canonical_host, is_loopback_host, named_host, parse_address
 from parley.gateway.failures import error_text
 from parley.gateway.intake import Stopping
 from parley.gateway.routing import NobodyThere
@@ -50,6 +51,7 @@ _SECURITY: Final = {
     "Cache-Control": "no-store",
 }
 _PREFLIGHT_SECONDS: Final = 600
+_LONGEST_HOST: Final = 100
 _PLAIN: Final = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _PROCESS: Final = secrets.token_hex(6)
 _NUMBERS: Final = itertools.count(1)
@@ -61,20 +63,45 @@ _Handler = Callable[["web.Request"], Awaitable["web.StreamResponse"]]
 class EdgeRules:
     """Which pages may ask, and under which names this server is asked.
 
-    `origins` as browsers send them: `https://chat.example.org`. `hosts` without a port; None is
-    any. On loopback it keeps out a page whose name was made to point here.
+    `origins` as browsers send them: `https://chat.example.org`. `hosts` are the names besides those
+    of loopback; None is any. They keep out a page whose own name was made to point here (DNS
+    rebinding). An address cannot be made to point elsewhere, so `any_address` lets every one in.
     """
 
     origins: frozenset[str] = frozenset()
     hosts: frozenset[str] | None = None
+    any_address: bool = False
 
     @classmethod
-    def of(cls, origins: Iterable[str], hosts: Iterable[str] | None = None) -> EdgeRules:
+    def of(
+        cls,
+        origins: Iterable[str],
+        hosts: Iterable[str] | None = None,
+        *,
+        any_address: bool = False,
+    ) -> EdgeRules:
         """`*` is never an origin: a page must be named."""
         named = frozenset(origin.strip().rstrip("/").lower() for origin in origins)
-        return cls(
-            named - {"*", "null", ""},
-            None if hosts is None else frozenset(host.lower() for host in hosts),
+        known = None
+        if hosts is not None:
+            known = frozenset(name for host in hosts if (name := named_host(host)) is not None)
+        return cls(named - {"*", "null", ""}, known, any_address)
+
+    def knows_host(self, request: web.Request) -> bool:
+        """Whether the request names this server as somebody here would."""
+        if self.hosts is None:
+            return True
+        header = request.headers.get("Host")
+        if header is None:
+            # No browser leaves it out; old health checks do.
+            return request.version == (1, 0)
+        name = canonical_host(header)
+        if name is None:
+            return False
+        return (
+            name in self.hosts
+            or is_loopback_host(name)
+            or (self.any_address and parse_address(name) is not None)
         )
 
 
@@ -139,8 +166,8 @@ def _answer_early(request: web.Request, rules: EdgeRules) -> web.StreamResponse 
             code="method_not_allowed",
             headers={"Allow": ", ".join(METHODS), "Connection": "close"},
         )
-    if rules.hosts is not None and _name_of_host(request) not in rules.hosts:
-        raise ApiError(421, "This server is not known by the name in `Host`.", code="unknown_host")
+    if not rules.knows_host(request):
+        raise ApiError(421, _unknown_host(request), code="unknown_host")
     origin = request.headers.get("Origin")
     if origin is None:
         return None
@@ -162,10 +189,14 @@ def _may_ask(request: web.Request, origin: str, rules: EdgeRules) -> bool:
     return origin.lower() == f"{request.scheme}://{request.headers.get('Host', '')}".lower()
 
 
-def _name_of_host(request: web.Request) -> str:
-    host = request.headers.get("Host", "").lower()
-    name, colon, port = host.rpartition(":")
-    return name if colon and port.isdigit() else host
+def _unknown_host(request: web.Request) -> str:
+    name = canonical_host(request.headers.get("Host", ""))
+    if name is None or len(name) > _LONGEST_HOST:
+        return "Name this server in the header `Host`."
+    return (
+        f"This server does not know itself as {name}; if that is its name, set gateway.public_url "
+        f"to its address, or add {name} to the setting gateway.hosts."
+    )
 
 
 def _preflight() -> web.Response:

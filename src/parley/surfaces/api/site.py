@@ -6,14 +6,20 @@ import asyncio
 import contextlib
 import json
 import logging
+import os
 import socket
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from aiohttp import http_exceptions, web
 
+from parley.surfaces.api.connection_limits import ConnectionTable, address_group
 from parley.surfaces.api.edge import fortify, new_request_id
 from parley.surfaces.api.errors import ApiError, error_response
+
+if TYPE_CHECKING:
+    from parley.surfaces.api.tls import CertificateFiles
 
 __all__ = ["Site", "SiteLimits", "open_site"]
 
@@ -31,6 +37,10 @@ class SiteLimits:
     """What clients may take their time for, and how many of them there may be."""
 
     connections: int = 2000
+    local_reserve: int = 100
+    """Of these, how many are for this machine alone."""
+    anonymous_per_address: int = 64
+    """Connections of one address that have shown no key; what is above goes after a second."""
     header_seconds: float = 15.0
     """For the request line and the headers, from the first byte, or from the connection's start."""
     idle_seconds: float = 75.0
@@ -44,7 +54,9 @@ class SiteLimits:
 class Site:
     """An application that is being served."""
 
-    def __init__(self, runner: web.AppRunner, listening: asyncio.Server, door: _Door) -> None:
+    def __init__(
+        self, runner: web.AppRunner, listening: asyncio.Server, door: ConnectionTable
+    ) -> None:
         self._runner = runner
         self._listening = listening
         self._door = door
@@ -63,7 +75,7 @@ class Site:
         self._listening.close()
         # Who has sent a request just now is still answered.
         await asyncio.sleep(0)
-        for each in tuple(self._door.open):
+        for each in self._connections():
             each.finish()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(grace):
@@ -76,11 +88,22 @@ class Site:
         await self._runner.cleanup()
         self._door.close()
 
+    def _connections(self) -> list[_Connection]:
+        return [each for each in self._door.open if isinstance(each, _Connection)]
+
 
 async def open_site(
-    app: web.Application, host: str, port: int, *, limits: SiteLimits | None = None
+    app: web.Application,
+    host: str,
+    port: int,
+    *,
+    limits: SiteLimits | None = None,
+    certificate: CertificateFiles | None = None,
 ) -> Site:
-    """Serve the application there. Raises `OSError` when the address cannot be had."""
+    """Serve the application there, by TLS where there is a certificate.
+
+    Raises `OSError` when the address cannot be had.
+    """
     limits = limits or SiteLimits()
     loop = asyncio.get_running_loop()
     runner = web.AppRunner(
@@ -89,7 +112,7 @@ async def open_site(
     await runner.setup()
     server = runner.server
     assert server is not None
-    door = _Door(min(limits.connections, _affordable()), limits)
+    door = ConnectionTable(min(limits.connections, _affordable()), limits)
     options: dict[str, Any] = {
         "access_log": None,
         # A body is taken as it comes: what unpacks to more than it says is nobody's message.
@@ -100,11 +123,14 @@ async def open_site(
         "max_headers": limits.headers,
     }
 
-    def connect() -> _Connection:
-        return _Connection(server, door, loop=loop, **options)
+    def connect(handshake: _Handshake | None = None) -> _Connection:
+        return _Connection(server, door, handshake, loop=loop, **options)
+
+    def greet() -> asyncio.Protocol:
+        return connect() if certificate is None else _Handshake(door, certificate, connect)
 
     try:
-        listening = await loop.create_server(connect, host, port, backlog=1024)
+        listening = await loop.create_server(greet, host, port, backlog=1024)
     except OSError:
         await runner.cleanup()
         raise
@@ -128,68 +154,73 @@ def _affordable() -> int:
     return max(8, (soft - _FILES_FOR_US) // 2)
 
 
-class _Door:
-    """All connections of a site. Looks after them by one timer, not by one for each request."""
+class _Handshake(asyncio.Protocol):
+    """A client that is to speak TLS. It is counted from here on: a handshake may never come."""
 
-    def __init__(self, most: int, limits: SiteLimits) -> None:
-        self.limits = limits
-        self.open: set[_Connection] = set()
-        self._most = most
-        self._loop = asyncio.get_running_loop()
-        shortest = min(limits.header_seconds, limits.stalled_seconds)
-        self._every = min(1.0, max(0.02, shortest / 5))
-        self._timer: asyncio.TimerHandle | None = None
-        self._emptied = asyncio.Event()
-        self._emptied.set()
-        self._full = False
+    def __init__(
+        self,
+        door: ConnectionTable,
+        certificate: CertificateFiles,
+        connect: Callable[[_Handshake], _Connection],
+    ) -> None:
+        self._door = door
+        self._certificate = certificate
+        self._connect = connect
+        self.work: asyncio.Task[None] | None = None
 
-    def enter(self, connection: _Connection) -> bool:
-        """Whether there is room for one more."""
-        if len(self.open) >= self._most:
-            if not self._full:
-                self._full = True
-                _log.warning("All %d connections are taken; more are refused", self._most)
-            return False
-        self.open.add(connection)
-        self._emptied.clear()
-        if self._timer is None:
-            self._timer = self._loop.call_later(self._every, self._look)
-        return True
+    def connection_made(self, made: asyncio.BaseTransport) -> None:
+        # What asyncio does of itself calls nobody before the handshake is done. So the socket is
+        # taken over, by a copy, before anything is read from it.
+        transport = cast("asyncio.Transport", made)
+        peer = transport.get_extra_info("peername")
+        if self._door.enter(self, address_group(peer[0] if peer else "")):
+            sock = socket.socket(fileno=os.dup(transport.get_extra_info("socket").fileno()))
+            sock.setblocking(False)
+            self.work = asyncio.get_running_loop().create_task(self._shake_hands(sock))
+        transport.close()
 
-    def leave(self, connection: _Connection) -> None:
-        self.open.discard(connection)
-        self._full = False
-        if not self.open:
-            self._emptied.set()
+    async def _shake_hands(self, sock: socket.socket) -> None:
+        try:
+            await asyncio.get_running_loop().connect_accepted_socket(
+                lambda: self._connect(self),
+                sock,
+                ssl=self._certificate.context(),
+                ssl_handshake_timeout=self._door.limits.header_seconds,
+                ssl_shutdown_timeout=_LET_GO,
+            )
+        except (OSError, asyncio.CancelledError):  # it speaks no TLS, leaves, or is let go
+            sock.close()
+        finally:
+            self._door.leave(self)
 
-    async def empty(self) -> None:
-        await self._emptied.wait()
+    def look(self, now: float) -> None:
+        """The handshake has its own time-out."""
 
-    def close(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        for connection in tuple(self.open):
-            connection.abort()
-
-    def _look(self) -> None:
-        self._timer = None
-        now = self._loop.time()
-        for connection in tuple(self.open):
-            connection.look(now)
-        if self.open:
-            self._timer = self._loop.call_later(self._every, self._look)
+    def abort(self) -> None:
+        if self.work is not None:
+            self.work.cancel()
 
 
 class _Connection(web.RequestHandler):
     """aiohttp's, which has no limit on the time that headers take, nor on who never reads."""
 
-    __slots__ = ("_door", "_head_since", "_stuck", "_stuck_since", "_wire", "work")
+    __slots__ = (
+        *("_door", "_handshake", "_head_since", "_stuck", "_stuck_since", "_trusted", "_wire"),
+        "work",
+    )
 
-    def __init__(self, server: web.Server, door: _Door, **options: Any) -> None:
+    def __init__(
+        self,
+        server: web.Server,
+        door: ConnectionTable,
+        handshake: _Handshake | None,
+        **options: Any,
+    ) -> None:
         super().__init__(server, **options)
         self._door = door
+        self._handshake = handshake
         self._wire: asyncio.Transport | None = None
+        self._trusted = False
         self._head_since: float | None = None
         self._stuck = 0
         self._stuck_since = 0.0
@@ -197,7 +228,10 @@ class _Connection(web.RequestHandler):
 
     def connection_made(self, made: asyncio.BaseTransport) -> None:
         transport = cast("asyncio.Transport", made)  # uvloop's is one by its methods alone
-        if not self._door.enter(self):
+        if self._handshake is not None:
+            self._door.leave(self._handshake)
+        peer = transport.get_extra_info("peername")
+        if not self._door.enter(self, address_group(peer[0] if peer else "")):
             transport.write(_FULL)
             transport.close()
             return
@@ -245,6 +279,12 @@ class _Connection(web.RequestHandler):
         elif now - self._stuck_since > limits.stalled_seconds:
             wire.abort()
         self._stuck = unsent
+
+    def trust(self) -> None:
+        """A request on it showed a key that counts."""
+        if not self._trusted:
+            self._trusted = True
+            self._door.trust(self)
 
     def finish(self) -> None:
         """No request after the one that is being answered."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
+from urllib.parse import unquote
 
+from parley.agent.foreign import one_line
 from parley.gateway.requests import ProfileDoor
 from parley.protocol import ChatMessage, InboundMessage, Request, SessionSource
 from parley.surfaces.api.callers import Caller
@@ -22,6 +24,8 @@ _PLATFORM: Final = "api"
 MOST_HOPS: Final = 5
 _SESSION_HEADERS: Final = ("X-Parley-Session-Id", "X-Hermes-Session-Id")
 _MEMORY_HEADERS: Final = ("X-Parley-Session-Key", "X-Hermes-Session-Key")
+_OUTSIDE_HEADER: Final = "X-Parley-Outside"
+_LONGEST_SOURCE: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +41,8 @@ class Talk:
     hops: int = 0
     whole: bool = False
     """Whether what the request tells of the conversation is all of it."""
+    outside: str = ""
+    """Where what it asks comes from, when whoever sends it did not write it."""
 
     @property
     def model(self) -> str:
@@ -70,7 +76,7 @@ class Talk:
         """
         return Request(
             id=new_id(kind),
-            messages=(*(earlier or ()), *parsed.messages),
+            messages=(*(earlier or ()), *self._marked(parsed.messages)),
             instructions=parsed.instructions,
             tools=parsed.tools,
             wishes=parsed.wishes,
@@ -83,11 +89,28 @@ class Talk:
             appended=earlier is not None,
         )
 
+    def _marked(self, messages: tuple[ChatMessage, ...]) -> tuple[ChatMessage, ...]:
+        """With where their text comes from, when no person wrote it.
+
+        A tool of the program may have the name of one of ours, and is none of ours.
+        """
+        messages = tuple(_result(m) if m.role == "tool" else m for m in messages)
+        if not self.outside:
+            return messages
+        asked = Request("", messages).asked
+        marked = (replace(m, outside=m.outside or self.outside) for m in asked)
+        return (*messages[: len(messages) - len(asked)], *marked)
+
     def message(self, request: Request, text: str) -> InboundMessage:
         owner = self.caller.owner
         source = SessionSource(_PLATFORM, chat_id=f"{owner}/{self.session}", user_id=owner)
         message = InboundMessage(source, text, event_id=request.id, request=request)
         return self.door.bind(message)
+
+
+def _result(message: ChatMessage) -> ChatMessage:
+    tool = f"the tool {message.tool_name}" if message.tool_name else "a tool"
+    return replace(message, outside=message.outside or f"{tool} of the program")
 
 
 def talk_of(
@@ -104,6 +127,7 @@ def talk_of(
         memory_key=None if memory is None else check_session_id(memory, param="session key"),
         hops=hops_of(request),
         whole=request.headers.get("X-Parley-History") == "whole",
+        outside=one_line(unquote(request.headers.get(_OUTSIDE_HEADER, "")), _LONGEST_SOURCE),
     )
 
 

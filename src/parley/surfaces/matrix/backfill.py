@@ -41,7 +41,7 @@ async def fill_gap(
             if fault.is_passing:
                 raise
             _log.warning("gap_not_filled", extra={"room": room_id, "reason": str(fault)})
-            break
+            return found[::-1], True
         chunk, end = told.get("chunk"), told.get("end")
         if not isinstance(chunk, list):
             raise MatrixFault("The homeserver's answer cannot be understood.")

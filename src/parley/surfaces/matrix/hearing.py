@@ -176,13 +176,14 @@ class Hearing:
         if verdict != "answer":
             return None
         await self._rooms.settle(room_id, said.sender)
-        text = without_our_name(said, me)
+        text, outside = without_our_name(said, me), ""
         if quoted is not None and not to_us and quoted.text and not text.startswith(("!", "/")):
             # What they point at was perhaps never said to us.
             text = "\n".join(f"> {line}" for line in quoted.text.splitlines()) + f"\n\n{text}"
+            outside = "" if quoted.sender == said.sender else f"a message of {quoted.sender}"
         said = replace(said, text=text)
         source = self._rooms.source(room_id, said.sender, thread_id=said.thread_id)
-        heard = Heard(room_id, InboundMessage(source, text, said.event_id), edits)
+        heard = Heard(room_id, InboundMessage(source, text, said.event_id, outside=outside), edits)
         return (heard, said) if said.files else heard
 
     async def _with_files(self, said: Said) -> tuple[str, Any]:

@@ -142,9 +142,10 @@ class _Sending:
                 ids.append(await self._say(text, str(number), self._spot.after_the_first()))
         else:
             await self._take_back()
+        last = ids[-1] if ids else None  # who answers has seen all of the question
         ids += await self._files(self._spot.after_the_first() if parts else self._spot)
-        if self._question is not None and ids and self._outgoing.thumbs:
-            await self._offer_answers(ids[0])
+        if self._question is not None and last and self._outgoing.thumbs:
+            await self._offer_answers(last)
         return ids[0] if ids else ""
 
     async def _parts(self) -> Sequence[str]:

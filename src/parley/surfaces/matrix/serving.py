@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import logging
 import time
 from collections.abc import Callable
@@ -26,9 +25,9 @@ from parley.surfaces.matrix.connection import Connection
 from parley.surfaces.matrix.cross_signing import ensure_cross_signed
 from parley.surfaces.matrix.errands import Errands
 from parley.surfaces.matrix.hearing import Heard, Hearing, Replaced, TakenBack
-from parley.surfaces.matrix.incoming import AGENT_KEY
 from parley.surfaces.matrix.invites import Invites, read_invite
 from parley.surfaces.matrix.membership import CameIn, Membership
+from parley.surfaces.matrix.missed import MissedNotices, send_notice
 from parley.surfaces.matrix.outgoing import Outgoing
 from parley.surfaces.matrix.parked import Parked
 from parley.surfaces.matrix.previews import Previews
@@ -48,10 +47,6 @@ _log = logging.getLogger("parley.matrix")
 
 _PAUSE: Final = 0.5
 _LONGEST_PAUSE: Final = 30.0
-_MISSED: Final = (
-    "So much was written here while I was away that I missed the oldest of it; what I have "
-    "not answered, please write again."
-)
 
 
 class Serving:
@@ -98,6 +93,7 @@ class Serving:
             stopped=self._tell_stopped,
         )
         self._notices = Errands("notice", at_once=1)
+        self._missed = MissedNotices(connection, door, rooms)
         self._unread = Unread(
             connection, door, may_speak=allowed.may_speak, may_tell=self._is_one_persons
         )
@@ -123,7 +119,8 @@ class Serving:
             await asyncio.gather(self._task, return_exceptions=True)
         parts = (
             *(self._invites, self._upgrades, self._unread, self._syncing),
-            *(self._previews, self._typing, self._receipts, self._notices, self._connection),
+            *(self._previews, self._typing, self._receipts, self._notices, self._missed),
+            self._connection,
         )
         for part in parts:
             await part.close()
@@ -154,6 +151,7 @@ class Serving:
         self._seen = float(seen) if seen else None
         await self._syncing.bootstrap(await self._door.mark(self._mark), seen=self._seen)
         await self._unread.start()
+        await self._missed.start()
         await self._invites.resume()
         await self._upgrades.resume()
         self.is_ready = True
@@ -174,7 +172,9 @@ class Serving:
         latest = (min(sent_at(event), now) for _, event in (*batch.events, *batch.unread))
         seen = max(latest, default=0.0 if self._seen is not None else now)
         self._seen = max(seen, self._seen or 0.0)
-        marks = {**found.marks, self._mark: batch.since, self._seen_mark: f"{self._seen:.0f}"}
+        missed = self._missed.marks(batch)
+        place = {self._mark: batch.since, self._seen_mark: f"{self._seen:.0f}"}
+        marks = {**found.marks, **missed, **place}
         plain = [each for each in heard if isinstance(each, Heard) and each.edits is None]
         changed = [each for each in heard if each not in plain]
         messages = [each.message for each in plain]
@@ -187,8 +187,7 @@ class Serving:
         else:
             await self._door.admit_all(messages, marks)
         self._unread.kept(found)
-        for room_id in filter(self._is_one_persons, batch.missed):
-            self._notice(room_id, _MISSED, f"missed {room_id} {batch.since}")
+        self._missed.kept(missed)
         for each in heard:
             if isinstance(each, Heard):
                 thread = each.message.source.thread_id
@@ -250,11 +249,9 @@ class Serving:
 
     def _notice(self, room_id: str, text: str, name: str) -> None:
         """Tell a room something, once for each name."""
-        content = {"msgtype": "m.notice", "body": text, "m.mentions": {}, AGENT_KEY: {"v": 1}}
-        txn = hashlib.sha256(name.encode()).hexdigest()[:32]
 
         async def tell() -> None:
-            await self._connection.send(room_id, "m.room.message", content, txn)
+            await send_notice(self._connection, room_id, text, name)
 
         async def failed(error: ParleyError) -> None:
             _log.warning("notice_not_sent", extra={"room": room_id, "reason": str(error)})

@@ -343,7 +343,8 @@ def _as_frame(live: LiveEvent) -> Show | None:
 
 
 def _asks(turn: int, asked: ApprovalAsked) -> Show:
-    told = f"{asked.question} (`yes` or `no`; `{asked.id}`)"
+    apart = "\n\n" if "\n" in asked.question else " "
+    told = f"{asked.question}{apart}(`yes` or `no`; `{asked.id}`)"
     return Show(turn, "asks", told, approval=asked.id)
 
 

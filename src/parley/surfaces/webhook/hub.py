@@ -15,10 +15,13 @@ from parley.gateway.failures import error_text
 from parley.gateway.intake import FrontDoor
 from parley.protocol import ParleyError
 from parley.storage.contract import Receipt
+from parley.surfaces.api.errors import ApiError
 from parley.surfaces.webhook.wire import BadMessage, read_message
 
 if TYPE_CHECKING:
     from aiohttp import web
+
+    from parley.surfaces.api.callers import Callers
 
 __all__ = ["Account", "WebhookHub"]
 
@@ -45,6 +48,7 @@ class WebhookHub:
 
     def __init__(self) -> None:
         self._accounts: dict[str, Account] = {}
+        self._callers: Callers | None = None
 
     def enrol(self, profile: str, token: str) -> Account:
         """The account of this profile, in place of an earlier one."""
@@ -61,23 +65,27 @@ class WebhookHub:
                 )
         account.door = door
 
-    def routes(self, _callers: object, /) -> Iterable[web.AbstractRouteDef]:
+    def routes(self, callers: Callers, /) -> Iterable[web.AbstractRouteDef]:
         from aiohttp import web
 
+        self._callers = callers
         return [web.post("/webhook", self._take)]
 
-    def _account_of(self, request: web.Request) -> Account | None:
-        scheme, _, token = request.headers.get("Authorization", "").partition(" ")
-        given = _digest(token.strip())
+    def _find(self, token: str) -> Account | None:
+        given = _digest(token)
         found = None
         for account in self._accounts.values():
             matches = hmac.compare_digest(account.digest, given)
             if matches and (found is None or account.door is not None):
                 found = account
-        return found if scheme.lower() == "bearer" else None
+        return found
 
     async def _take(self, request: web.Request) -> web.Response:
-        account = self._account_of(request)
+        assert self._callers is not None
+        try:
+            account = self._callers.attempts.judge(request, self._find, _name)
+        except ApiError as error:
+            return _refuse(error.status, error.message, retry_after=error.retry_after or 1)
         if account is None:
             return _refuse(
                 401, "Send `Authorization: Bearer TOKEN`, with a token that is known here."
@@ -103,6 +111,10 @@ class WebhookHub:
 
 class _TooLarge(ParleyError):
     """More than a message can be."""
+
+
+def _name(account: Account) -> str:
+    return f"webhook:{account.profile}"
 
 
 def _digest(token: str) -> bytes:
@@ -133,18 +145,17 @@ def _answer(receipt: Receipt) -> web.Response:
         case "duplicate":
             return web.json_response({"state": "duplicate"}, status=200)
         case "rate_limited":
-            seconds = max(1, math.ceil(receipt.retry_after))
-            return _refuse(429, "Too many messages at once.", retry_after=seconds)
+            return _refuse(429, "Too many messages at once.", retry_after=receipt.retry_after)
         case "refused":
             return _refuse(403, "This sender may not speak to this agent.")
 
 
-def _refuse(status: int, sentence: str, *, retry_after: int = 1) -> web.Response:
+def _refuse(status: int, sentence: str, *, retry_after: float = 1) -> web.Response:
     from aiohttp import web
 
     headers = {}
     if status == 401:
         headers["WWW-Authenticate"] = "Bearer"
     if status in {429, 503}:
-        headers["Retry-After"] = str(retry_after)
+        headers["Retry-After"] = str(max(1, math.ceil(retry_after)))
     return web.json_response({"error": sentence}, status=status, headers=headers)

@@ -41,7 +41,7 @@ def read_message(body: bytes, *, profile: str) -> InboundMessage:
         thread_id=posted.thread,
         guild_id=posted.space,
     )
-    return InboundMessage(source, posted.text, event_id=posted.id)
+    return InboundMessage(source, posted.text, event_id=posted.id, outside=posted.outside or "")
 
 
 def encode_answer(delivery: Delivery, *, profile: str) -> bytes:
@@ -135,6 +135,7 @@ class _Posted(BaseModel):
     chat_name: _Line | None = None
     thread: _Line | None = None
     space: _Line | None = None
+    outside: _Line | None = None
 
     @model_validator(mode="after")
     def _a_group_has_an_id(self) -> _Posted:

@@ -27,6 +27,7 @@ from parley.surfaces.api.wire.runs import (
     RunEventName,
     approval_decided,
     encode_run_event,
+    hermes_event,
     run_event,
     run_object,
 )
@@ -93,6 +94,7 @@ def test_a_run_that_is_over_says_what_came_of_it() -> None:
                 "id": "a1",
                 "question": "May I?",
                 "call": {"id": "c1", "name": "weather", "arguments": {"city": "Bern"}},
+                "lasting": True,
             },
         ),
     ],
@@ -116,3 +118,17 @@ def test_what_is_not_for_those_who_follow_is_not_told(event: TurnEvent) -> None:
 
 def test_a_decision_is_told() -> None:
     assert approval_decided("a1", "approve") == {"id": "a1", "decision": "approve"}
+
+
+@pytest.mark.parametrize(("lasting", "longer"), [(True, ["session", "always"]), (False, [])])
+def test_a_question_in_hermes_names_hides_nothing_and_offers_what_counts(
+    lasting: bool, longer: list[str]
+) -> None:
+    arguments = {"command": "rm a\u202e\u200b\n"}
+    call = ToolCall("c1", "terminal", arguments)
+    told = run_event(ApprovalAsked(call, "May I?", "a1", lasting=lasting))
+    assert told is not None
+    name, fields = hermes_event(*told)
+    assert (name, fields["choices"]) == ("approval.request", ["once", *longer, "deny"])
+    assert fields["command"].isprintable()
+    assert json.loads(fields["command"]) == arguments

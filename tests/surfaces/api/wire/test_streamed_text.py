@@ -65,11 +65,12 @@ def test_a_step_without_the_text_that_was_sent_raises() -> None:
 
 def test_the_gap_stands_between_messages_and_nowhere_else() -> None:
     text = StreamedText("\n\n")
-    sent = text.add("I look.")
+    assert (text.take_gap(), text.add("I look.")) == ("", "I look.")
     text.end_message()
     text.end_message()
-    sent += text.add("It ") + text.add("rains.") + text.rest_of("It rains.")
-    assert sent == "I look.\n\nIt rains."
+    assert (text.take_gap(), text.add("It ")) == ("\n\n", "It ")
+    assert (text.take_gap(), text.add("rains.")) == ("", "rains.")
+    assert (text.take_gap(), text.rest_of("It rains.")) == ("", "")
 
 
 def test_a_reply_that_was_said_before_its_tools_is_not_said_again() -> None:

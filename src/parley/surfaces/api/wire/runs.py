@@ -7,6 +7,7 @@ from typing import Annotated, Any, Final, Literal, TypeAlias
 
 from pydantic import Field
 
+from parley.agent.foreign import shown_exactly
 from parley.protocol import (
     ApprovalAsked,
     ReasoningDelta,
@@ -190,11 +191,12 @@ def run_event(event: TurnEvent) -> tuple[RunEventName, dict[str, Any]] | None:
             }
         case ToolFinished(call, ok):
             return "tool.finished", {"call_id": call.id, "name": call.name, "ok": ok}
-        case ApprovalAsked(call, question, approval_id):
+        case ApprovalAsked(call, question, approval_id, lasting):
             return "approval.asked", {
                 "id": approval_id,
                 "question": question,
                 "call": _call(call),
+                "lasting": lasting,
             }
         case _:
             return None
@@ -218,9 +220,11 @@ def hermes_event(name: str, fields: Mapping[str, Any]) -> tuple[str, dict[str, A
         case "tool.finished":
             told |= {"tool": fields["name"], "error": not fields["ok"]}
         case "approval.asked":
-            choices = ["once", "session", "always", "deny"]
+            longer = ["session", "always"] if fields.get("lasting", True) else []
             told |= {"request_id": fields["id"], "description": fields["question"]}
-            told |= {"command": encode(fields["call"]["arguments"]).decode(), "choices": choices}
+            # Shown to people: JSON that says the same, with nothing in it that could be missed.
+            command = shown_exactly(encode(fields["call"]["arguments"]).decode())
+            told |= {"command": command, "choices": ["once", *longer, "deny"]}
         case "approval.decided":
             told |= {"request_id": fields["id"]}
         case "run.failed":

@@ -28,8 +28,8 @@ class StreamDiverged(ParleyError):
 class StreamedText:
     """The text of one answer on its way to one client.
 
-    An answer may be several messages, one before each tool that is used. Where `gap` is set, it
-    stands between them.
+    An answer may be several messages, one before each tool that is used. `gap` sets them apart
+    for a client that has one text for all of them.
     """
 
     __slots__ = ("_again", "_before", "_gap", "_gap_due", "_sent")
@@ -50,7 +50,7 @@ class StreamedText:
         """What to send of `text`; raises `StreamDiverged` when it contradicts what was sent."""
         if self._again is None:
             self._sent.append(text)
-            return self._spaced(text)
+            return text
         self._again += text
         [sent] = self._sent
         if not (self._again.startswith(sent) or sent.startswith(self._again)):
@@ -90,10 +90,9 @@ class StreamedText:
         rest = remainder(self.sent, reply)
         if rest is None:
             raise StreamDiverged
-        return self._spaced(rest)
+        return rest
 
-    def _spaced(self, text: str) -> str:
-        if not self._gap_due or not text:
-            return text
-        self._gap_due = False
-        return self._gap + text
+    def take_gap(self) -> str:
+        """What to send before the next text: the gap once after each message that ended."""
+        due, self._gap_due = self._gap_due, False
+        return self._gap if due else ""
