@@ -15,7 +15,9 @@ def main() -> None:
         return
     try:
         from parley.cli import run
+        from parley.cli._hardening import harden_process
 
+        harden_process()
         run(sys.argv[1:])
     except KeyboardInterrupt:  # while still loading
         raise SystemExit(130) from None

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.agent.shown_text import read_arguments
 from tests.cli.household import Household
 from tests.cli.test_chat_screen import ENTER, PROMPT, leave, see
 from tests.servers.gateway_process import GatewayProcess
@@ -70,3 +71,34 @@ def test_one_question_from_a_script_is_not_allowed_anything(
     assert done.stderr.count("\n") == 1
     assert not deeds.exists()
     assert household.asked()[-1] == "The person did not allow this."
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_a_script_is_shown_exactly_what_was_refused(
+    household: Household, deeds: Path, stage: Stage, as_json: bool
+) -> None:
+    word = "a\nb\\n\u202e\u200b\x1b[2K  `c`⟨"
+    stage.then(Reply(tool_calls=(("deed", {"word": word}),)), Reply(text="I may not."))
+    done = household.run("chat", "-m", "please", *(["--json"] if as_json else []))
+    assert done.returncode == 0
+    assert "1 | a\n2 | b\\n⟨U+202E⟩⟨U+200B⟩⟨ESC⟩[2K  `c`⟨U+27E8⟩\n" in done.stderr
+    assert read_arguments(done.stderr) == {"word": word}
+    assert not deeds.exists()
+
+
+def test_a_person_is_shown_exactly_what_they_allow(
+    household: Household, deeds: Path, stage: Stage
+) -> None:
+    word = "a\n\u202eb"
+    stage.then(Reply(tool_calls=(("deed", {"word": word}),)), Reply(text="It is done."))
+    with household.chat() as screen:
+        screen.expect(PROMPT)
+        screen.send("please" + ENTER)
+        see(screen, "May I use `deed` with these arguments?")
+        see(screen, "1 | a")
+        see(screen, "2 | ⟨U+202E⟩b")
+        screen.expect("(appr_[0-9a-f]{12})")
+        screen.send("yes" + ENTER)
+        see(screen, "It is done.")
+        leave(screen)
+    assert deeds.read_text() == f"{word}\n"

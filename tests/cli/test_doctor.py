@@ -25,6 +25,7 @@ from parley.protocol import InboundMessage, SessionSource
 from parley.storage.contract import Draft, TurnEnd
 from parley.storage.sqlite import SqliteStore
 from tests.cli.command import Parley
+from tests.servers.certificates import make_certificate
 from tests.servers.ports import free_port
 from tests.servers.scripted_model import Reply, ScriptedModel
 
@@ -488,14 +489,38 @@ async def test_an_address_that_others_reach_wants_a_key(
     assert found.what == "it is not opened on 0.0.0.0 while there is no key."
     _mend(profile, found)
     (found,) = await _of(profile, "api")
+    assert found.level == "fault"
+    assert found.what.startswith("HTTP without TLS is not served on 0.0.0.0: set gateway.tls.")
+    assert found.mend == "export PARLEY_GATEWAY_HOST=127.0.0.1"
+    monkeypatch.setenv("PARLEY_GATEWAY_PUBLIC_URL", "https://agent.example.org")
+    (found,) = await _of(profile, "api")
     assert (found.level, found.what) == ("ok", "1 key lets programs in.")
+
+
+async def test_certificate_files_that_cannot_be_used_are_told(
+    profile: Profile, tmp_path: Path
+) -> None:
+    tls = "gateway:\n  tls:\n    certificate: tls.pem\n    key: tls.key\n"
+    profile.config_file.write_text(tls)
+    (found,) = await _of(profile, "api")
+    assert found.level == "fault"
+    assert "tls.pem cannot be read: no such file" in found.what
+    make_certificate(profile.home / "tls.pem", profile.home / "tls.key")
+    (profile.home / "tls.key").chmod(0o644)
+    (found,) = await _of(profile, "api")
+    assert found.level == "note"
+    _mend(profile, found)
+    (found,) = await _of(profile, "api")
+    assert found.level == "ok"
 
 
 async def test_a_key_of_any_profile_opens_the_address_of_a_gateway_for_all(
     profile: Profile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PARLEY_HOME", str(profile.home))
-    profile.config_file.write_text("gateway:\n  host: 0.0.0.0\n  multiplex_profiles: true\n")
+    profile.config_file.write_text(
+        "gateway:\n  host: 0.0.0.0\n  public_url: https://a.example\n  multiplex_profiles: true\n"
+    )
     coder = Profile("coder", profile.home / "profiles" / "coder")
     coder.home.mkdir(parents=True)
     coder.config_file.write_text("")

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import ExitStack, asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import uvloop
 
-from parley.cli._host import hosted_gateway, plan_gateway
+from parley.cli import gateway as gateway_command
+from parley.cli._host import House, hosted_gateway, plan_gateway
 from parley.config.homes import make_home
 from parley.gateway import app
 from parley.gateway.app import Gateway
 from parley.gateway.home import HomeLock
-from parley.profiles import Profile, default_profile, find_profile
+from parley.profiles import Profile, default_profile, find_profile, scoped_profile
 from parley.protocol import ParleyError
+from tests.waiting import until
 
 _PLAIN = "surfaces: {webhook: {enabled: true, callback_url: 'http://127.0.0.1:9/answers'}}\n"
 
@@ -127,3 +131,30 @@ async def test_a_key_in_the_wrong_place_is_not_repeated_in_a_fault(home: Path) -
     assert "names the unknown provider" in told
     assert "sk-0123456789abcdef" not in told
     assert "plain-looking-word" not in told
+
+
+@pytest.mark.parametrize("chosen", ["default", "coder"])
+def test_a_gateway_for_all_works_in_no_profiles_scope(
+    home: Path, chosen: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make(home, "coder")
+    monkeypatch.setenv("PARLEY_PROFILE", chosen)
+    seen: list[Profile | None] = []
+
+    def watched(house: House) -> House:
+        finder = house.finder
+        assert finder is not None
+
+        def find() -> Sequence[Profile]:
+            seen.append(scoped_profile())
+            return finder()
+
+        return replace(house, finder=find)
+
+    async def serve() -> Profile | None:
+        async with hosted_gateway(watched(gateway_command.plan())):
+            await until(lambda: len(seen) > 1)
+            return scoped_profile()
+
+    assert uvloop.run(serve()) is None
+    assert set(seen) == {None}

@@ -219,6 +219,7 @@ def test_scripts_get_every_field_under_a_name_that_stays() -> None:
         "session": "ab12cd",
         "state": "current",
         "replaced_by": None,
+        "outside": None,
     }
     commit = {
         "id": 5,

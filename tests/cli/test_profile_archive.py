@@ -35,8 +35,15 @@ def _names(archive: Path) -> set[str]:
 def test_an_export_has_all_but_keys_logs_and_what_runs(parley: Parley, tmp_path: Path) -> None:
     profile = made(parley, "coder")
     said_in(profile, "hello")
-    for name in (".env", ".env.bak"):
+    keys = profile.home / "tls"
+    keys.mkdir()
+    (keys / "key.pem").write_text("a-canary")
+    with profile.config_file.open("a") as settings:
+        settings.write(f"\ngateway: {{tls: {{certificate: x.pem, key: {keys}/key.pem}}}}\n")
+    # `..env.x` is what a process leaves that is killed while it writes `.env`.
+    for name in (".env", ".env.bak", "..env.x1y2z3", ".api.key.x1y2z3"):
         (profile.home / name).write_text("OPENAI_API_KEY=a-canary\n")
+        (profile.home / name).chmod(0o600)
     for folder in (profile.logs, profile.run, profile.home / "processes"):
         folder.mkdir()
         (folder / "file").write_text("x")
@@ -56,7 +63,7 @@ def test_an_export_has_all_but_keys_logs_and_what_runs(parley: Parley, tmp_path:
     assert done.stdout == "Profile `coder` is in ~/coder.tar.gz, without its keys.\n"
     assert done.stderr == 'parley: Links are not in it: "workspace/away"\n'
     assert stat.S_IMODE(archive.stat().st_mode) == 0o600
-    folders = {"home/memory", "home/skills", "home/workspace"}
+    folders = {"home/memory", "home/skills", "home/tls", "home/workspace"}
     files = {"config.yaml", "SOUL.md", "parley.db", "memory/note.md", "workspace/\udcff odd"}
     assert _names(archive) == {"parley-profile.json", *folders, *(f"home/{f}" for f in files)}
     assert b"a-canary" not in gzip.decompress(archive.read_bytes())
@@ -77,7 +84,7 @@ def test_keys_go_along_when_they_are_asked_for(parley: Parley, tmp_path: Path) -
     archive = tmp_path / "it.tar.gz"
     done = parley.run("profile", "export", "coder", str(archive), "--with-secrets")
     assert done.stdout == "Profile `coder` is in ~/it.tar.gz, with its keys.\n"
-    back = parley.run("profile", "import", str(archive), "--name", "copy")
+    back = parley.run("profile", "import", str(archive), "--name", "copy", "--trust")
     copy = named(parley, "copy")
     assert (copy.home / "mcp" / "mail" / "token.json").read_text() == "a-canary"
     assert copy.env_file.read_text() == "OPENAI_API_KEY=a-canary\n"
@@ -167,10 +174,12 @@ async def test_what_was_deleted_goes_on_when_it_is_brought_back(parley: Parley) 
     await _under_way(profile)
     parley.run("profile", "delete", "coder", "--yes")
     [archive] = (parley.home / "archive").iterdir()
-    assert parley.run("profile", "import", str(archive)).returncode == 0
+    assert parley.run("profile", "import", str(archive), "--trust").returncode == 0
     assert await _open(profile) == (1, 1, 1)
-    assert parley.run("profile", "import", str(archive), "--name", "twin").returncode == 0
-    assert await _open(named(parley, "twin")) == (0, 0, 0)
+    for twin, how in (("twin", ["--trust"]), ("stranger", [])):
+        done = parley.run("profile", "import", str(archive), "--name", twin, *how)
+        assert done.returncode == 0, done.stderr
+        assert await _open(named(parley, twin)) == (0, 0, 0)
 
 
 def test_the_default_profile_is_exported_alone_and_imported_under_a_name(
@@ -188,7 +197,7 @@ def test_the_default_profile_is_exported_alone_and_imported_under_a_name(
     assert done.returncode == 0, done.stderr
     assert _names(archive) == {"parley-profile.json", "home/config.yaml"}
     assert "give it a name" in refused(parley, "import", str(archive))
-    back = parley.run("profile", "import", str(archive), "--name", "first")
+    back = parley.run("profile", "import", str(archive), "--name", "first", "--trust")
     assert "gateway.multiplex_profiles, gateway.profiles" in back.stdout
     assert "parley setup --profile first" in back.stdout
     assert named(parley, "first").config_file.read_text() == "gateway:\n  port: 77\n"

@@ -6,13 +6,18 @@ import gzip
 import io
 import json
 import os
+import shutil
 import stat
 import tarfile
+import tempfile
 import tracemalloc
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from parley.protocol import ParleyError
 from parley.storage.unpack import open_archive
@@ -137,6 +142,107 @@ def test_too_many_entries_are_refused(parley: Parley, tmp_path: Path) -> None:
     assert list((parley.home / "profiles").iterdir()) == []
 
 
+def _blank(file: Path, *sizes: int, folder: str = "home/workspace") -> Path:
+    """An archive of files with nothing but zeros in them: a small one that unpacks to much."""
+    with gzip.open(file, "wb", 9) as content:
+        manifest = json.dumps(_MANIFEST).encode()
+        for name, size in (("parley-profile.json", len(manifest)), ("home/SOUL.md", 1)):
+            info = tarfile.TarInfo(name)
+            info.size = size
+            data = manifest if name.endswith(".json") else b"x"
+            content.write(info.tobuf() + data + bytes(-len(data) % 512))
+        for number, size in enumerate(sizes):
+            info = tarfile.TarInfo(f"{folder}/{number}")
+            info.size = size
+            content.write(info.tobuf(tarfile.GNU_FORMAT))
+            for _ in range(size // 1024**2):
+                content.write(bytes(1024**2))
+        content.write(bytes(1024))
+    return file
+
+
+def test_a_small_file_that_unpacks_to_much_is_refused_early(parley: Parley, tmp_path: Path) -> None:
+    archive = _blank(tmp_path / "it.tar.gz", *[32 * 1024**2] * 8)
+    assert archive.stat().st_size < 1024**2
+    told = refused(parley, "import", str(archive))
+    assert "~/it.tar.gz unpacks to more than 100 times its size; nothing was unpacked." in told
+    assert list((parley.home / "profiles").iterdir()) == []
+    done = parley.run("profile", "import", str(archive), "--max-gb", "1")
+    assert done.returncode == 0, done.stderr
+    assert (named(parley, "coder").workspace / "7").stat().st_size == 32 * 1024**2
+
+
+def test_a_bomb_writes_no_more_than_its_allowance(tmp_path: Path) -> None:
+    """Each entry is judged by what it says before a byte of it is written."""
+    archive = _blank(tmp_path / "it.tar.gz", *[32 * 1024**2] * 8)
+    home = tmp_path / "unpacked"
+    with pytest.raises(ParleyError, match="100 times"), open_archive(archive) as opened:
+        opened.unpack(home)
+    written = sum(path.stat().st_size for path in home.rglob("*") if path.is_file())
+    assert written <= 64 * 1024**2 + 100 * archive.stat().st_size
+
+
+def test_a_tail_of_zeros_is_not_unpacked_either(parley: Parley, tmp_path: Path) -> None:
+    archive = _forged(tmp_path / "it.tar.gz", _SOUL)
+    whole = gzip.decompress(archive.read_bytes())
+    with gzip.open(archive, "wb", 9) as content:
+        content.write(whole)
+        for _ in range(200):
+            content.write(bytes(1024**2))
+    assert "100 times its size" in refused(parley, "import", str(archive))
+
+
+def test_what_does_not_fit_on_the_disk_is_refused_before_it_is_full(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    archive = _forged(tmp_path / "it.tar.gz", _SOUL, _entry("home/workspace/a", bytes(5_000_000)))
+    full = shutil.disk_usage(tmp_path)._replace(free=258 * 1024**2)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: full)
+    with (
+        pytest.raises(ParleyError, match="more than the 2 MiB that may be filled"),
+        open_archive(archive) as opened,
+    ):
+        opened.unpack(tmp_path / "unpacked")
+    assert not (tmp_path / "unpacked" / "workspace").exists()
+
+
+_NAMES = st.lists(
+    st.sampled_from(["home", "a", "..", ".", "", "\x1b[31m", "ü", "run", "x" * 300, "\udcff", "b"]),
+    min_size=1,
+    max_size=5,
+).map("/".join) | st.text(max_size=30)
+
+
+@settings(
+    max_examples=150,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(names=st.lists(_NAMES, max_size=4), data=st.data())
+def test_no_name_of_an_entry_leads_out_of_the_home(
+    tmp_path: Path, names: list[str], data: st.DataObject
+) -> None:
+    kinds = st.sampled_from([tarfile.REGTYPE, tarfile.DIRTYPE, tarfile.SYMTYPE, tarfile.LNKTYPE])
+    entries = []
+    for name in names:
+        kind = data.draw(kinds)
+        content = b"x" if kind == tarfile.REGTYPE else b""
+        entries.append(_entry(name, content, type=kind, linkname="../../outside"))
+    with tempfile.TemporaryDirectory(dir=tmp_path) as folder:
+        top = Path(folder)
+        (top / "stage").mkdir()
+        home = top / "stage" / "home"
+        try:
+            archive = _forged(top / "it.tar.gz", *entries)
+        except (ValueError, UnicodeError):
+            return  # no tar holds such a name
+        with suppress(ParleyError), open_archive(archive) as opened:
+            opened.unpack(home)
+        assert {path.name for path in top.iterdir()} == {"stage", "it.tar.gz"}
+        assert {path.name for path in (top / "stage").iterdir()} <= {"home"}
+        assert not [path for path in home.rglob("*") if path.is_symlink()]
+
+
 @pytest.mark.parametrize(
     "damage",
     [
@@ -184,11 +290,14 @@ def test_a_manifest_is_not_believed_either(
 
 
 def test_what_no_archive_of_ours_holds_stays_out(parley: Parley, tmp_path: Path) -> None:
-    names = ("run/lock", "parley.db-wal", "profiles/x/SOUL.md", "active_profile")
+    names = (
+        *("run/lock", "parley.db-wal", "profiles/x/SOUL.md", "active_profile"),
+        *("quarantine/settings.json", "processes/1/command"),
+    )
     entries = [_entry(f"home/{name}") for name in names]
     loose = _entry("home/.env", b"A_KEY=1\n", mode=0o777)
     archive = _forged(tmp_path / "it.tar.gz", *entries, loose)
-    assert parley.run("profile", "import", str(archive)).returncode == 0
+    assert parley.run("profile", "import", str(archive), "--trust").returncode == 0
     profile = named(parley, "coder")
     found = {item.name for item in profile.home.iterdir()}
     assert found == {".env", "config.yaml", "workspace", "memory", "skills"}

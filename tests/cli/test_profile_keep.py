@@ -142,10 +142,10 @@ def test_what_is_deleted_can_be_had_back_with_all_that_was_said(parley: Parley) 
     assert stat.S_IMODE(archive.stat().st_mode) == 0o600
     assert stat.S_IMODE(archive.parent.stat().st_mode) == 0o700
     assert "Commands work on `default` again." in done.stdout
-    assert f"parley profile import {archive}\n" in done.stdout
+    assert f"parley profile import --trust {archive}\n" in done.stdout
     assert parley.json("profile", "show", "--json")["name"] == "default"
 
-    back = parley.run("profile", "import", str(archive))
+    back = parley.run("profile", "import", str(archive), "--trust")
     assert back.returncode == 0, back.stderr
     assert "Its keys were not" not in back.stdout
     assert "canary" not in done.stdout + done.stderr + back.stdout + back.stderr
@@ -187,7 +187,7 @@ def test_a_broken_profile_can_be_deleted_and_had_back(parley: Parley) -> None:
     assert done.returncode == 0
     assert "Its database is damaged and is in it as it was." in done.stderr
     assert 'Links are not in it: "workspace/link"' in done.stderr
-    back = parley.run("profile", "import", str(_archives(parley)[0]))
+    back = parley.run("profile", "import", str(_archives(parley)[0]), "--trust")
     assert back.returncode == 0
     assert "parley config check --profile coder" in back.stderr
     assert profile.config_file.read_text() == "log: [\n"

@@ -18,7 +18,7 @@ from tests.servers.ports import free_port
 from tests.servers.scripted_model import ScriptedModel
 from tests.servers.scripted_reply import Reply
 
-_FAR = "192.168.1.20"
+_FAR = "https://agent.example.org"
 _RED = (
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8BQDwAEhQGAhKmM"
     "IQAAAABJRU5ErkJggg=="
@@ -40,7 +40,7 @@ def test_the_examples_for_programs_do_what_they_say(
     (tmp_path / "square.png").write_bytes(base64.b64decode(_RED))
     found = steps(page.read_text())
     port = free_port()
-    away = {f"{_FAR}:8642": f"127.0.0.1:{port}"}
+    away = {_FAR: f"http://127.0.0.1:{port}"}
     with ExitStack() as held:
         readers = {
             machine: held.enter_context(
@@ -49,7 +49,7 @@ def test_the_examples_for_programs_do_what_they_say(
                     tmp_path / "models",
                     folder=tmp_path,
                     port=port if machine == "far" else None,
-                    others={**away, _FAR: "127.0.0.1"} if machine == "far" else away,
+                    others={} if machine == "far" else away,
                 )
             )
             for machine in {step.machine for step in found}

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, NoReturn
 
+from parley.cli._open_files import secure_open_files
 from parley.protocol import ParleyError
 
 if TYPE_CHECKING:
@@ -20,13 +21,14 @@ __all__ = ["VERBS", "build_command", "run"]
 
 VERBS = (
     *("chat", "setup", "doctor", "status", "gateway", "model", "tools", "config", "sessions"),
-    *("profile", "keys", "people", "memory", "matrix", "agent"),
+    *("profile", "keys", "people", "memory", "matrix", "agent", "audit"),
 )
 _COMPLETION = "_PARLEY_COMPLETE"
 
 
 def run(arguments: Sequence[str]) -> None:
     """Run one command. Whatever goes wrong becomes one sentence and an exit code."""
+    secure_open_files()
     completing = _COMPLETION in os.environ
     if not completing and _is_bare(arguments) and _at_terminal():
         arguments = [*arguments, "chat"]

@@ -10,7 +10,7 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from parley.cli._plain import one_line, plain
+from parley.cli._plain import one_line, plain, shown_question
 from parley.cli._shared import print_json
 from parley.cli._talk import Talk
 from parley.surfaces.terminal.wire import About, Accepted, Deliver, Frame, Show, Welcome
@@ -143,7 +143,7 @@ class _Question:
             # Nobody is there to be asked: whoever wants to allow it opens a chat.
             if self._live is not None:
                 self._live.clear()
-            sys.stderr.write(f"parley: refused: {plain(show.text)}\n")
+            sys.stderr.write(f"parley: refused: {shown_question(show.text)}\n")
             self._denied.add(await self._talk.say(f"/deny {show.approval}".strip()))
         elif is_ours and self._live is not None:
             self._live.show(show)

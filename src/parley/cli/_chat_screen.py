@@ -32,7 +32,7 @@ from rich.text import Text
 
 from parley.cli._blocks import Blocks
 from parley.cli._chat_once import SPINNER
-from parley.cli._plain import one_line
+from parley.cli._plain import one_line, shown_question
 from parley.cli._talk import Talk
 from parley.config.settings import Settings
 from parley.gateway.commands import COMMANDS
@@ -240,7 +240,7 @@ class Screen:
         if show.approval not in self._questions:
             self._questions.add(show.approval)
             self._print_blocks([self._answer.flush()])
-            self._console.print(Text(_harmless(show.text), style="yellow"))
+            self._console.print(Text(shown_question(show.text), style="yellow"))
 
     def _rejoined(self, welcome: Welcome) -> None:
         """Another gateway serves now; what was being answered goes on there from its last step."""

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import hashlib
 import os
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+from parley import __version__, audit
 from parley.gateway.home import HomeLock, served_home, socket_path
 from parley.profiles import (
+    DEFAULT_PROFILE,
     Profile,
     default_profile,
     find_profile,
@@ -25,7 +28,7 @@ if TYPE_CHECKING:
     from parley.backends.base import Backend
     from parley.config import Redactor
     from parley.config.backends import BackendName
-    from parley.config.settings import GatewayConfig, Settings
+    from parley.config.settings import AuditSettings, GatewayConfig, Settings
     from parley.gateway.app import Gateway, Parts
     from parley.surfaces.base import Surface
     from parley.surfaces.webhook.hub import WebhookHub
@@ -34,6 +37,7 @@ __all__ = ["House", "hosted_gateway", "plan_chat", "plan_gateway", "start_log"]
 
 Kind: TypeAlias = Literal["gateway", "chat"]
 _NOTHING: Mapping[str, str] = {}
+_MOST_TOLD = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +54,8 @@ class House:
     level: str = "info"
     notes: list[str] = field(default_factory=list)
     finder: Callable[[], Sequence[Profile]] | None = None
+    audit: AuditSettings | None = None
+    """What is kept of the audit log, where that was read already."""
 
 
 def plan_chat(profile: Profile, settings: Settings) -> House:
@@ -62,7 +68,8 @@ def plan_chat(profile: Profile, settings: Settings) -> House:
     config = settings.gateway.model_copy(
         update={"multiplex_profiles": multiplex, "profiles": [], "routes": []}
     )
-    return House("chat", profile, config, [profile], settings.log.level)
+    kept = settings.audit if profile.is_default else None
+    return House("chat", profile, config, [profile], settings.log.level, audit=kept)
 
 
 def plan_gateway(profile: Profile, *, alone: bool) -> House:
@@ -79,10 +86,11 @@ def plan_gateway(profile: Profile, *, alone: bool) -> House:
 
         served = find()
         home = default_profile()
-        level = "info"
+        level, kept = "info", None
         with contextlib.suppress(ParleyError):
-            level = load_settings(home).log.level
-        return House("gateway", home, house, served, level, notes, find)
+            found = load_settings(home)
+            level, kept = found.log.level, found.audit
+        return House("gateway", home, house, served, level, notes, find, kept)
     settings = load_settings(profile)
     rules = {
         "multiplex_profiles": house.multiplex_profiles,
@@ -91,7 +99,8 @@ def plan_gateway(profile: Profile, *, alone: bool) -> House:
     }
     config = settings.gateway.model_copy(update=rules)
     [served_profile] = profiles_to_serve(False, active=profile)
-    return House("gateway", profile, config, [served_profile], settings.log.level)
+    kept = settings.audit if profile.is_default else None
+    return House("gateway", profile, config, [served_profile], settings.log.level, audit=kept)
 
 
 def start_log(home: Profile, *, level: str, others: Sequence[Profile] = ()) -> Redactor:
@@ -108,22 +117,37 @@ def start_log(home: Profile, *, level: str, others: Sequence[Profile] = ()) -> R
     return redactor
 
 
+def _secure(profile: Profile) -> list[str]:
+    from parley.config.home_permissions import secure_home
+
+    return secure_home(profile)
+
+
+def _tell_fixed(faults: Sequence[str]) -> None:
+    import logging
+
+    for fault in faults:
+        logging.getLogger(__name__).warning("%s It is fixed now.", fault)
+
+
 @asynccontextmanager
 async def hosted_gateway(house: House) -> AsyncIterator[Gateway]:
     """The gateway, started; stopped and drained on the way out."""
+    fixed = _secure(house.home)
     async with AsyncExitStack() as held:
         if len(house.profiles) > 1 or house.finder is not None:
             held.enter_context(HomeLock(house.home, house.kind, name="house.lock"))
-        yield await held.enter_async_context(_running(house))
+        yield await held.enter_async_context(_running(house, fixed))
 
 
 @asynccontextmanager
-async def _running(house: House) -> AsyncIterator[Gateway]:
+async def _running(house: House, fixed: Sequence[str]) -> AsyncIterator[Gateway]:
     from parley.agent.providers.local.pool import ModelPool
     from parley.gateway.app import Gateway
     from parley.surfaces.webhook.hub import WebhookHub
 
     redactor = start_log(house.home, level=house.level, others=house.profiles)
+    _tell_fixed(fixed)
     models = ModelPool(house.home.logs)
     hub = WebhookHub()
 
@@ -145,13 +169,36 @@ async def _running(house: House) -> AsyncIterator[Gateway]:
         finder=house.finder,
         redact=redactor.text,
     )
-    with profile_scope(house.home):
-        await gateway.start()
+    _configure_audit(house)
+    await gateway.start()
+    about = _about(house, gateway.profiles)
+    audit.record(f"{house.kind}.started", profile=house.home, **about)
     try:
         yield gateway
     finally:
         # Who leaves a chat does not want to wait: a running turn goes on at the next start.
         await gateway.stop(at_once=house.kind == "chat")
+        audit.record(f"{house.kind}.stopped", profile=house.home)
+        await asyncio.to_thread(audit.flush)
+
+
+def _configure_audit(house: House) -> None:
+    from parley.config.load import load_audit
+
+    folder = audit.house_of(house.home)
+    audit.configure(folder, house.audit or load_audit(Profile(DEFAULT_PROFILE, folder)))
+
+
+def _about(house: House, profiles: Sequence[Profile]) -> dict[str, Any]:
+    """What is served. The digests tell of settings that were changed by hand meanwhile."""
+    digests: dict[str, str] = {}
+    for profile in profiles[:_MOST_TOLD]:
+        with contextlib.suppress(OSError):
+            content = profile.config_file.read_bytes()
+            digests[profile.name] = hashlib.sha256(content).hexdigest()[:16]
+    served = [profile.name for profile in profiles[:_MOST_TOLD]]
+    address = f"{house.config.host}:{house.config.port}" if house.kind == "gateway" else None
+    return {"version": __version__, "serves": served, "address": address, "settings": digests}
 
 
 @asynccontextmanager
@@ -167,6 +214,8 @@ async def _opened(
 
     if not profile.is_default:
         find_profile(profile.name)  # it may be gone since
+    if profile != house.home:
+        _tell_fixed(await asyncio.to_thread(_secure, profile))
     environ = os.environ if profile == house.home else _NOTHING
     settings = await asyncio.to_thread(load_settings, profile, environ)
     secrets = Secrets(profile, environ)
@@ -280,7 +329,7 @@ def _house_surfaces(
             house.config.port,
             home=house.home,
             profiles=profiles,
-            config=house.config.api,
+            network=house.config,
             mounted=[hub, direct],
         ),
     ]

@@ -10,6 +10,7 @@ from typing import Final
 
 import typer
 
+from parley import audit
 from parley.cli._matrix_ask import Way, ask, ask_hidden, at_terminal, pick_way
 from parley.cli._matrix_sign import Signing, sign_device
 from parley.cli._matrix_sso import token_by_sso
@@ -86,6 +87,13 @@ class _Login:
         self._make_room_for(account)
         signing = self._signed(account)
         write_account(self._profile, account)
+        audit.record(
+            "login.matrix",
+            profile=self._profile,
+            user=account.user_id,
+            device=account.device_id,
+            homeserver=account.homeserver,
+        )
         self._end_lost(account)
         owners = settings.access.owners
         owner = self._owner(account, owners)

@@ -25,6 +25,7 @@ def fact_record(fact: Fact) -> dict[str, object]:
         "session": fact.session,
         "state": fact.state,
         "replaced_by": fact.replaced_by,
+        "outside": fact.outside or None,
     }
 
 

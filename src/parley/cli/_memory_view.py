@@ -96,6 +96,8 @@ def as_fact(
         ("origin", _ORIGINS[fact.origin]),
         ("messages", _how_many(fact)),
     ]
+    if fact.outside:
+        rows.append(("read in", fact.outside))
     if fact.session is not None:
         rows.append(("session", fact.session))
     if fact.state != "current":
@@ -120,6 +122,9 @@ def as_reasons(
     fact = reasons.fact
     yield _row(str(fact.id), _words(fact), width)
     yield f"\n{_told_of(reasons)}\n"
+    if fact.outside:
+        told = f"The agent had read {one_line(fact.outside, longest=_LONGEST)} before it."
+        yield _row("", told, width)
     for line in reasons.lines:
         yield f"\n{_second(line.at, zone)}  {_speaker(line, names)}\n"
         words = plain(line.message.text).strip("\n") or "(no words)"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["escaped", "one_line", "plain"]
+__all__ = ["escaped", "one_line", "plain", "shown_question"]
 
 # C0 without tab and newline, DEL, and C1: a terminal obeys all of these.
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
@@ -14,6 +14,13 @@ _RAW_IN_JSON = re.compile(r"[\x7f-\x9f]")
 def plain(text: str) -> str:
     """The text without control characters, save for newlines and tabs."""
     return _CONTROLS.sub("", text.replace("\r\n", "\n"))
+
+
+def shown_question(text: str) -> str:
+    """A question to decide on: what could not be seen in it is written out."""
+    from parley.agent.question_text import mark_again
+
+    return "\n".join(map(mark_again, text.split("\n")))
 
 
 def one_line(text: str, *, longest: int) -> str:

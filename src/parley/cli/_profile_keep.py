@@ -10,6 +10,7 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from parley import audit
 from parley.cli._profile_house import listed, mentions
 from parley.config.errors import shown
 from parley.config.homes import new_profile, settle, staging
@@ -64,6 +65,7 @@ def rename(profile: Profile, name: str) -> Profile:
         )
     with _held(profile):
         settle(profile.home, renamed)
+    audit.record("profile.renamed", profile=renamed, before=profile.name)
     if marked_active() == profile.name:
         mark_active(name)
     return renamed
@@ -85,6 +87,7 @@ def delete(profile: Profile) -> tuple[Path, Packed]:
                     f"{shown(profile.home)} cannot be removed ({error.strerror}); "
                     f"its archive is {shown(file)}."
                 ) from error
+    audit.record("profile.deleted", profile=profile, archive=str(file))
     return file, packed
 
 
@@ -98,7 +101,9 @@ def export(profile: Profile, file: Path, *, secrets: bool, force: bool) -> Packe
         raise ParleyError(f"There is no directory {shown(file.parent)}.")
     if os.path.lexists(file) and not force:
         raise _there_already(file)
-    return _write(profile, file, secrets=secrets, logs=False, force=force, copy=True)
+    packed = _write(profile, file, secrets=secrets, logs=False, force=force, copy=True)
+    audit.record("profile.exported", profile=profile, file=str(file), with_secrets=secrets)
+    return packed
 
 
 def _archive_name(profile: Profile) -> Path:

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+from parley import audit
 from parley.cli._plain import one_line
 from parley.config.clones import own_keys, own_settings
 from parley.config.edit import HEAD
@@ -31,12 +32,13 @@ class Copied(NamedTuple):
 
 
 class Imported(NamedTuple):
-    """A profile out of an archive; `fault` is what is wrong with its settings."""
+    """A profile out of an archive; `faults` say what is wrong with it, `left_out` what is not."""
 
     profile: Profile
     settings: tuple[str, ...]
     secrets: bool
-    fault: str | None
+    faults: tuple[str, ...]
+    left_out: tuple[str, ...]
 
 
 def create(name: str, *, soul: str | None) -> Profile:
@@ -44,6 +46,7 @@ def create(name: str, *, soul: str | None) -> Profile:
     profile = new_profile(name)
     with _made(profile) as home:
         make_home(home, soul=_soul(name, soul), settings=HEAD)
+    audit.record("profile.created", profile=profile)
     return profile
 
 
@@ -63,21 +66,50 @@ def clone(name: str, source: Profile, *, soul: str | None) -> Copied:
             write_env_file(copy.env_file, keys)
         if source.skills.is_dir():
             copy_tree(source.skills, copy.skills)
+    audit.record("profile.cloned", profile=profile, source=source.name)
     return Copied(profile, left_keys, left_settings)
 
 
-def bring_in(file: Path, *, name: str | None) -> Imported:
-    """The profile that an archive holds, under its own name or another."""
-    from parley.storage.unpack import open_archive
+def bring_in(
+    file: Path, *, name: str | None, trust: bool, most_gigabytes: int | None = None
+) -> Imported:
+    """The profile that an archive holds, under its own name or another.
 
-    with open_archive(file) as archive:
+    Unless it is trusted, what would run or open waits in its quarantine. All of this is done
+    before it has its name: a gateway sees it as it is in the end, or not at all.
+    """
+    from parley.storage.unpack import UnpackLimits, open_archive
+
+    limits = None if most_gigabytes is None else UnpackLimits.raised(most_gigabytes)
+    with open_archive(file, limits) as archive:
         profile = new_profile(name or _name_inside(file, archive.name))
         with _made(profile) as home:
             archive.unpack(home)
-            if profile.name != archive.name:
-                _quieten(Profile(profile.name, home))
-            left_out, fault = _tidied(Profile(profile.name, home))
-    return Imported(profile, left_out, archive.secrets, fault)
+            staged = Profile(profile.name, home)
+            if trust and profile.name != archive.name:
+                _quieten(staged)
+            settings, fault = _tidied(staged)
+            faults: tuple[str, ...] = () if fault is None else (fault,)
+            left_out: tuple[str, ...] = ()
+            if not trust:
+                faults, left_out = _held_back(staged, profile)
+    audit.record(
+        "profile.imported", profile=profile, file=str(file), named=archive.name, trusted=trust
+    )
+    return Imported(profile, settings, archive.secrets, faults, left_out)
+
+
+def _held_back(staged: Profile, final: Profile) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    from parley.storage.quarantine import quarantine_home
+
+    report = quarantine_home(staged, final=final.home)
+    staged.skills.mkdir(mode=0o700, exist_ok=True)
+    left_out = []
+    if report.grants:
+        left_out.append(f"{len(report.grants)} grant{'s' * (len(report.grants) > 1)}")
+    if report.people:
+        left_out.append(f"{report.people} setting{'s' * (report.people > 1)} of people")
+    return tuple(report.faults), tuple(left_out)
 
 
 def _quieten(profile: Profile) -> None:

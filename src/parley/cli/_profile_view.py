@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from stat import S_ISDIR
 from typing import Any
 
 from parley.cli._plain import one_line
@@ -15,6 +17,7 @@ from parley.cli._profile_keep import holder_words
 from parley.config.errors import ConfigError, shown
 from parley.config.secrets import Secrets
 from parley.config.settings import Settings
+from parley.config.tree import open_top, walk_tree
 from parley.gateway.home import Holder, holder_of
 from parley.profiles import Profile, profile_scope
 from parley.protocol import ParleyError
@@ -59,6 +62,8 @@ class Details:
     keys: tuple[str, ...]
     surfaces: tuple[str, ...]
     routes: tuple[str, ...]
+    held_back: tuple[str, ...]
+    """What an import brought that waits to be confirmed."""
 
     def to_dict(self) -> dict[str, Any]:
         record = asdict(self)
@@ -91,6 +96,7 @@ def describe(profile: Profile, *, active: bool) -> Details:
         keys=_keys(profile),
         surfaces=_surfaces(settings),
         routes=_routes(profile),
+        held_back=_held_back(profile),
     )
 
 
@@ -127,6 +133,9 @@ def as_text(details: Details) -> str:
         ("served", served),
         ("routes", "; ".join(one_line(route, longest=200) for route in details.routes) or "none"),
     ]
+    if details.held_back:
+        review = f"parley profile review {one.name}"
+        rows.append(("held back", f"{len(details.held_back)} (see them: {review})"))
     return "".join(f"{label:<9} {value}\n" for label, value in rows)
 
 
@@ -179,11 +188,15 @@ def _sessions(profile: Profile) -> int | None:
 
 def _size(home: Path) -> int:
     """How much the profile takes, without what is not its own in the default one's home."""
+    others = NEVER - {"run"}
+
+    def wanted(path: str, status: os.stat_result) -> bool:
+        return path not in others or not S_ISDIR(status.st_mode)
+
     total = 0
-    for folder, folders, files in os.walk(home):
-        if folder == str(home):
-            folders[:] = [name for name in folders if name not in NEVER - {"run"}]
-        total += sum(_file_size(Path(folder) / name) for name in files)
+    with contextlib.suppress(OSError), open_top(home) as top:
+        for entry in walk_tree(top, wanted=wanted):
+            total += 0 if entry.is_folder else entry.status.st_size
     return total
 
 
@@ -225,6 +238,15 @@ def _routes(profile: Profile) -> tuple[str, ...]:
         return tuple(route_words(route) for route in routes_to(profile.name))
     except ConfigError:
         return ()
+
+
+def _held_back(profile: Profile) -> tuple[str, ...]:
+    from parley.storage.quarantine import Quarantine
+
+    try:
+        return tuple(item.name for item in Quarantine(profile).items())
+    except ParleyError:
+        return ("what cannot be read",)
 
 
 def _amount(size: int) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from typing import TYPE_CHECKING
 
 import typer
@@ -27,9 +28,9 @@ class _Questions:
         self._to_stderr = to_stderr
 
     def ask(self) -> Choice:
-        from parley.agent.providers.discover import discover
+        from parley.agent.providers.discover import discover, ports_here
 
-        servers = asyncio.run(discover())
+        servers = asyncio.run(discover(ports_here(os.environ)))
         options = ["A small model on this machine (no key, works offline, but it is weak)"]
         options += [f"{server.kind}, running here at {server.base_url}" for server in servers]
         options += ["OpenAI", "Anthropic", "Another server that speaks OpenAI's protocol"]

@@ -9,7 +9,14 @@ from typing import NoReturn
 
 from parley.profiles import Profile, active_profile, enter_scope, find_profile
 
-__all__ = ["asked_profile", "choose_profile", "current_profile", "fail", "print_json"]
+__all__ = [
+    "asked_profile",
+    "choose_profile",
+    "chosen_profile",
+    "current_profile",
+    "fail",
+    "print_json",
+]
 
 _asked: ContextVar[str | None] = ContextVar("parley_asked_profile", default=None)
 
@@ -26,10 +33,15 @@ def asked_profile() -> str | None:
 
 def current_profile() -> Profile:
     """The profile this command works on; from here on its secrets may be read."""
-    asked = _asked.get()
-    profile = active_profile() if asked is None else find_profile(asked)
+    profile = chosen_profile()
     enter_scope(profile)
     return profile
+
+
+def chosen_profile() -> Profile:
+    """The profile this command works on, without its scope: for what serves others as well."""
+    asked = _asked.get()
+    return active_profile() if asked is None else find_profile(asked)
 
 
 def fail(sentence: str, *, code: int = 1) -> NoReturn:

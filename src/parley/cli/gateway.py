@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 import typer
 
 from parley.cli._gateway_words import describe
-from parley.cli._shared import asked_profile, current_profile, fail, print_json
+from parley.cli._shared import asked_profile, chosen_profile, current_profile, fail, print_json
 from parley.gateway.home import Silent, holder_of, socket_path
-from parley.profiles import Profile, default_profile, scan_profiles
+from parley.profiles import Profile, default_profile, profile_scope, scan_profiles
 from parley.protocol import ParleyError
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def run(
         os.environ[env_name(("gateway", "port"))] = str(port)
     if sys.stdin is not None and sys.stdin.isatty():
         _offer_model()
-    serve(_plan)
+    serve(plan)
 
 
 @app.command()
@@ -94,11 +94,12 @@ def _offer_model() -> None:
     from parley.config import load_settings
 
     with contextlib.suppress(ParleyError):  # what is wrong with the settings is told at the start
-        profile = current_profile()
-        offer_missing_model(profile, load_settings(profile), fetch_unasked=False)
+        profile = chosen_profile()
+        with profile_scope(profile):
+            offer_missing_model(profile, load_settings(profile), fetch_unasked=False)
 
 
-def _plan() -> House:
+def plan() -> House:
     """Whose gateway it is. One for all does not need the profile that `profile use` chose."""
     from parley.cli._host import plan_gateway
     from parley.config import load_house
@@ -106,7 +107,7 @@ def _plan() -> House:
     alone = asked_profile() is not None
     named = alone or os.environ.get("PARLEY_PROFILE", "").strip()
     whole_house = not named and load_house().multiplex_profiles
-    return plan_gateway(default_profile() if whole_house else current_profile(), alone=alone)
+    return plan_gateway(default_profile() if whole_house else chosen_profile(), alone=alone)
 
 
 def _allow_many_files(profiles: int) -> None:
@@ -137,6 +138,10 @@ async def _run(plan: Callable[[], House], greet: Greet) -> None:
         gc.enable()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, stopped.set)
+        if house.config.tls.certificate and not (sys.stdin and sys.stdin.isatty()):
+            # A service manager's word that a certificate was renewed; files that changed are read
+            # again by themselves. From a terminal it means that the terminal is gone.
+            loop.add_signal_handler(signal.SIGHUP, lambda: None)
         keyless = not await asyncio.to_thread(_has_keys, house, gateway.profiles)
         _say(greet((await gateway.status()).to_dict(), keyless=keyless))
         await stopped.wait()

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from parley import audit
 from parley.cli._plain import escaped, one_line
 from parley.cli._shared import asked_profile, current_profile, fail
 from parley.protocol import ParleyError
@@ -139,6 +140,7 @@ def local() -> None:
     house = plan_gateway(current_profile(), alone=alone)
     ring = KeyRing(lambda: house.profiles, house.home)
     typer.echo(ring.local_key())
+    audit.record("key.local_shown", profile=house.home)
     if ring.has_keys():
         _note("It does not work now, for there are other keys: parley keys list")
     if alone and house.config.multiplex_profiles:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from parley import audit
 from parley.cli._shared import current_profile, fail, print_json
 
 if TYPE_CHECKING:
@@ -163,6 +164,7 @@ def recovery_key() -> None:
         account = _account(profile)
         fail(f"The recovery key of {account.user_id} is not kept here: it was made elsewhere.")
     typer.echo(key)
+    audit.record("login.recovery_key_shown")
 
 
 @app.command("logout")
@@ -188,6 +190,7 @@ def logout(
         typer.confirm(question, abort=True, err=True)
     ended = asyncio.run(log_out(Homeserver(account.homeserver), account.access_token))
     aside = set_aside(matrix_home(profile), DEVICE_FILES)
+    audit.record("login.matrix_ended", user=account.user_id, device=account.device_id)
     set_value(profile, "surfaces.matrix.enabled", False)
     before = "" if ended else " (the homeserver had ended it already)"
     typer.echo(f"{account.user_id} is logged out{before}.")

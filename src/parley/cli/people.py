@@ -93,7 +93,7 @@ def plan(
     async def change(desk: _Desk) -> Shown:
         user = await person_named(desk.store, person, may_be_new=True)
         for setting, value in wanted.items():
-            await desk.people.put(user.person, setting, value)
+            await desk.people.put(user.person, setting, value, by="")
         return await desk.shown(user)
 
     shown = _there(_with_desk(change))

@@ -1,10 +1,11 @@
-"""`parley profile list | create | show | use | rename | delete | export | import`."""
+"""`parley profile list | create | show | use | rename | delete | export | import | review`."""
 
 from __future__ import annotations
 
 import json
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -172,7 +173,7 @@ def delete(
     if was_active:
         _say("Commands work on `default` again.")
     _note_mentions(name)
-    _say(f"To have it back: parley profile import {_quoted(file)}")
+    _say(f"To have it back: parley profile import --trust {_quoted(file)}")
 
 
 @app.command("export")
@@ -202,18 +203,68 @@ def import_(
     name: Annotated[
         str | None, typer.Option("--name", metavar="NAME", help="Another name than it had.")
     ] = None,
+    max_gb: Annotated[
+        int | None,
+        typer.Option(
+            "--max-gb", metavar="N", min=1, max=10_000, help="How much it may unpack to, in GiB."
+        ),
+    ] = None,
+    trust: Annotated[
+        bool, typer.Option("--trust", help="It is your own: take over all of it as it is.")
+    ] = False,
 ) -> None:
-    """Make a profile of an archive."""
+    """Make a profile of an archive.
+
+    What would run, open, send or spend is held back until you confirm it; jobs and grants stay out.
+    """
+    from parley.cli import _profile_review as review
     from parley.cli._profile_make import bring_in
 
-    made, settings, secrets, fault = bring_in(file.expanduser(), name=name)
+    source = file.expanduser()
+    made, settings, secrets, faults, left_out = bring_in(
+        source, name=name, trust=trust, most_gigabytes=max_gb
+    )
     _say(f"Profile `{made.name}` is in {_shown(made.home)}.")
     _say_left_out(settings)
-    if fault is not None:
+    for fault in faults:
         _note(f"Of `{made.name}`: {fault}")
+    if left_out:
+        _say(f"Left out: {' and '.join(left_out)}.")
+    review.show_held(made)
     if not secrets:
         _say(f"Its keys were not in the archive: parley setup --profile {made.name}")
     _say_next(made)
+    review.ask(made)
+
+
+@app.command("review")
+def review(  # noqa: PLR0917 - options are given by their names
+    name: _Name,
+    allow: Annotated[
+        list[str] | None,
+        typer.Option("--allow", metavar="ITEM", help="Confirm one; may be given again."),
+    ] = None,
+    allow_all: Annotated[bool, typer.Option("--allow-all", help="Confirm all.")] = False,
+    drop: Annotated[
+        list[str] | None,
+        typer.Option("--drop", metavar="ITEM", help="Remove one for good; may be given again."),
+    ] = None,
+    drop_all: Annotated[
+        bool, typer.Option("--drop-all", help="Remove all the others for good.")
+    ] = False,
+    as_json: _AsJson = False,
+) -> None:
+    """Show what an import held back, and confirm or remove it. On a terminal you are asked."""
+    from parley.cli import _profile_review as review
+
+    profile = find_profile(name)
+    if not (allow or allow_all or drop or drop_all):
+        review.show_held(profile, as_json=as_json, always=True)
+        if not as_json:
+            review.ask(profile)
+        return
+    review.decide(profile, allow or (), drop or (), allow_all=allow_all, drop_all=drop_all)
+    review.show_held(profile, as_json=as_json, always=as_json)
 
 
 def _active_name() -> str | None:
@@ -262,11 +313,16 @@ def _has_api_keys(profile: Profile) -> bool:
 
 def _say_packed(packed: Packed) -> None:
     if packed.links:
-        named = ", ".join(escaped(json.dumps(link)) for link in packed.links[:_MOST_NAMED])
-        more = f" and {len(packed.links) - _MOST_NAMED} more" * (len(packed.links) > _MOST_NAMED)
-        _note(f"Links are not in it: {named}{more}")
+        _note(f"Links are not in it: {_first_names(packed.links)}")
+    if packed.deep:
+        _note(f"Folders that lie too deep are not in it: {_first_names(packed.deep)}")
     if packed.damaged:
         _note("Its database is damaged and is in it as it was.")
+
+
+def _first_names(paths: Sequence[str]) -> str:
+    named = ", ".join(escaped(json.dumps(path)) for path in paths[:_MOST_NAMED])
+    return named + f" and {len(paths) - _MOST_NAMED} more" * (len(paths) > _MOST_NAMED)
 
 
 def _note_mentions(name: str) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
+from parley import audit
 from parley.cli._named import session_named
 from parley.cli._plain import escaped, one_line
 from parley.cli._private_file import write_private
@@ -111,6 +112,7 @@ def export(
     from parley.cli._transcript import as_markdown, as_record
 
     record, entries = _read(session)
+    audit.record("session.exported", session=record.id, messages=len(entries))
     if kind is Format.json:
         text = json.dumps(as_record(record, entries), ensure_ascii=False, indent=2)
         text = escaped(text) + "\n"
@@ -150,6 +152,7 @@ def delete(
             raise typer.Exit(1)
     if not asyncio.run(_with_store(profile, remove)):
         fail(_why_not_deleted(profile, record))
+    audit.record("session.deleted", session=record.id)
     typer.echo(f"Session {record.id} is deleted.")
 
 

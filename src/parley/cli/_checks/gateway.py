@@ -22,7 +22,7 @@ from parley.profiles import Profile
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["check_gateway"]
+__all__ = ["check_gateway", "set_gateway"]
 
 _START = "parley gateway run"
 _TELLS_WITHIN = 1.0
@@ -137,11 +137,16 @@ def _check_port(ground: Ground) -> list[Finding]:
         if error.errno != errno.EADDRINUSE:
             what = f"{host}:{port} cannot be opened: {(error.strerror or str(error)).lower()}."
             wrong_port = error.errno == errno.EACCES
-            mend = _set("port", "8642") if wrong_port else _set("host", "127.0.0.1")
+            mend = set_gateway("port", "8642") if wrong_port else set_gateway("host", "127.0.0.1")
             return [fault("port", what, mend)]
-        other = _another_gateway(host, port)
+        tls = ground.settings.gateway.tls.certificate is not None
+        other = _another_gateway(host, port, tls=tls)
         user = f"a second Parley gateway ({other}), of another home" if other else "another program"
-        return [fault("port", f"{port} is in use by {user}.", _set("port", _free_port(host, port)))]
+        return [
+            fault(
+                "port", f"{port} is in use by {user}.", set_gateway("port", _free_port(host, port))
+            )
+        ]
     return [ok("port", f"{host}:{port} is free.")]
 
 
@@ -163,7 +168,7 @@ def _free_port(host: str, port: int) -> str:
     return "0"
 
 
-def _set(name: str, value: str) -> str:
+def set_gateway(name: str, value: str) -> str:
     """The command that changes a setting of the gateway where it is set."""
     variable = f"PARLEY_GATEWAY_{name.upper()}"
     if os.environ.get(variable, "").strip():
@@ -171,10 +176,16 @@ def _set(name: str, value: str) -> str:
     return f"parley config set gateway.{name} {value}"
 
 
-def _another_gateway(host: str, port: int) -> str | None:
+def _another_gateway(host: str, port: int, *, tls: bool) -> str | None:
     """The version of the gateway that answers there, if it is one."""
     reached = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - compared only
     connection = http.client.HTTPConnection(reached, port, timeout=3)
+    if tls:
+        import ssl
+
+        # Only its version is asked for, and shown: nothing is told to whoever answers.
+        unchecked = ssl._create_unverified_context()  # noqa: S323
+        connection = http.client.HTTPSConnection(reached, port, timeout=3, context=unchecked)
     try:
         # Of what is told without a key, only this says what answers here.
         connection.request("GET", "/openapi.json")

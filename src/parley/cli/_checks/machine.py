@@ -11,6 +11,7 @@ from pathlib import Path
 
 from parley.cli._checks.finding import Finding, fault, note, ok, quoted
 from parley.config.errors import shown
+from parley.config.home_permissions import find_permission_faults
 from parley.profiles import Profile
 
 __all__ = ["check_disk", "check_home", "check_log", "check_programs"]
@@ -62,6 +63,14 @@ def check_home(profile: Profile) -> list[Finding]:
         if found.st_uid != os.geteuid():
             mend = f'sudo chown -R "$(id -un)" {quoted(home)}'
         return [fault("home", f"{shown(home)} cannot be read and written by you.", mend)]
+    inner = [
+        fault("home", each.what, each.fix)
+        for each in find_permission_faults(profile)
+        # Those of the home are told below, those of `.env` where it is read.
+        if each.mode is None or each.path not in (home, profile.env_file)
+    ]
+    if inner:
+        return inner
     private = f"chmod 700 {quoted(home)}"
     if found.st_mode & 0o022:
         return [fault("home", f"others may change what is in {shown(home)}.", private)]
