@@ -9,7 +9,18 @@ from importlib import import_module
 
 from benchmarks.report import Row, print_table
 
-_ALL = ("startup", "storage", "turns", "api", "sessions", "profiles", "memory", "matrix", "kill")
+_ALL = (
+    "startup",
+    "storage",
+    "turns",
+    "api",
+    "sessions",
+    "profiles",
+    "memory",
+    "safety",
+    "matrix",
+    "kill",
+)
 
 
 def main(names: Sequence[str]) -> int:

@@ -57,7 +57,7 @@ def _version(home: Path) -> Row:
 
 def _script(home: Path) -> Row:
     what = "./scripts/run --version, second start"
-    check = '. scripts/_env.sh; [ "$(cat "$venv/installed-run")" = "$(wanted_state) $root" ]'
+    check = ". scripts/_env.sh; is_installed run local"
     if subprocess.run(["bash", "-c", check], cwd=REPOSITORY, capture_output=True).returncode:
         return Row(what, "skipped: ./scripts/run has not installed this checkout yet")
     took = _median_of(lambda: _run_in(home, "./scripts/run", "--version"))
