@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from parley.agent.processes.disk_usage import DiskUsage, count_usage
+from tests.open_files import count_open_files
 
 _MB = 1024 * 1024
 _NOBODY = 12_345
@@ -59,10 +60,6 @@ def _dive(folder: Path, depth: int) -> int:
         os.close(handle)
         handle = below
     return handle
-
-
-def _open_files() -> int:
-    return len(list(Path("/proc/self/fd").iterdir()))
 
 
 def test_it_counts_as_du_does(workspace: Path) -> None:
@@ -123,7 +120,7 @@ def test_folders_may_lie_as_deep_as_they_like(workspace: Path) -> None:
     os.close(out)
     os.close(handle)
     _file(workspace / "beside" / "it")
-    before = _open_files()
+    before = len(list(Path("/proc/self/fd").iterdir()))
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (before + 100, hard))
     try:
@@ -132,7 +129,7 @@ def test_folders_may_lie_as_deep_as_they_like(workspace: Path) -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     assert usage.total == _du(workspace)
     assert usage.files == 1 + 10_000 + 1 + 2
-    assert _open_files() == before
+    assert count_open_files(workspace) == 0
 
 
 # ── meanwhile ─────────────────────────────────────────────────────────────────────────────────
@@ -194,7 +191,6 @@ def test_a_deep_folder_that_is_moved_leads_nowhere_else(workspace: Path, tmp_pat
         _file(aside.parent / f"e{number}" / "file", 5 * _MB)
     steps = sum(1 for _ in count_usage(DiskUsage(), str(workspace)))
     whole, still = _du(workspace), set()
-    before = _open_files()
     for step in range(0, steps, 7):
 
         def change(number: int, step: int = step) -> None:
@@ -206,7 +202,7 @@ def test_a_deep_folder_that_is_moved_leads_nowhere_else(workspace: Path, tmp_pat
         still.add(usage.still)
         aside.rename(middle)
     assert still == {True, False}
-    assert _open_files() == before
+    assert count_open_files(workspace) == 0
 
 
 def test_a_folder_that_is_gone_is_told(workspace: Path) -> None:
